@@ -1,0 +1,64 @@
+"""holdfast: federated learning for data that disagrees."""
+
+from holdfast import algorithms, cohorts, data, evaluate, models, rules, schedules, trees
+from holdfast.algorithm import Algorithm
+from holdfast.combinators import Chain, Masked, Uploaded
+from holdfast.data import Clients, Examples
+from holdfast.engine.checkpoint import Checkpoint
+from holdfast.engine.engines import DebugEngine, Engine
+from holdfast.engine.history import History
+from holdfast.engine.ledger import Ledger
+from holdfast.engine.simulate import Run, rounds, simulate
+from holdfast.engine.state import RunState
+from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError
+from holdfast.hyper import PerClient
+from holdfast.local import Local
+from holdfast.models import Model
+from holdfast.places import DebugError
+from holdfast.rule import ClientView, Need, Rule, ServerView, State, Tilt
+from holdfast.struct import static
+from holdfast.wire import OnSite, Wire
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Algorithm",
+    "Chain",
+    "Checkpoint",
+    "ClientView",
+    "Clients",
+    "DebugEngine",
+    "DebugError",
+    "Engine",
+    "Examples",
+    "History",
+    "HoldfastError",
+    "HoldfastWarning",
+    "Ledger",
+    "Local",
+    "Masked",
+    "Model",
+    "Need",
+    "OnSite",
+    "PerClient",
+    "RoundFailedError",
+    "Rule",
+    "Run",
+    "RunState",
+    "ServerView",
+    "State",
+    "Tilt",
+    "Uploaded",
+    "Wire",
+    "algorithms",
+    "cohorts",
+    "data",
+    "evaluate",
+    "models",
+    "rounds",
+    "rules",
+    "schedules",
+    "simulate",
+    "static",
+    "trees",
+]

@@ -1,0 +1,247 @@
+"""Rules made of rules: several at once, or one on some leaves only."""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+from jax import tree
+
+from holdfast.errors import HoldfastError
+from holdfast.rule import ClientView, Need, Rule, ServerView, State, Tilt, add_tilts, per_leaf
+from holdfast.struct import static
+from holdfast.trees import Mask, Tree, flatten, resolve_mask
+
+
+class Chain(Rule):
+    """Several rules at once: tilts add; replies and server steps are applied in order.
+
+    Each rule keeps its own row, broadcast, upload and state.
+
+    Example:
+        >>> import holdfast as hf
+        >>> feddc = hf.Chain((hf.rules.ControlVariate(), hf.rules.Dynamic(alpha=0.1)))
+    """
+
+    rules: tuple[Rule, ...]
+
+    def __post_init__(self) -> None:
+        for place, rule in enumerate(self.rules):
+            if not isinstance(rule, Rule):
+                return  # a pytree being rebuilt around placeholders
+            name, last = type(rule).__name__, len(self.rules) - 1
+            needs = {need for part in rule.parts() for need in part.needs}
+            for need, wanted in ((Need.FIRST, 0), (Need.LAST, last)):
+                if need in needs and place != wanted:
+                    raise HoldfastError(
+                        f"Chain: {name} stands at place {place} of {len(self.rules)} but needs "
+                        f"{need.value}; move it there."
+                    )
+            rewriting = [type(r).__name__ for r in self.rules if r is not rule and _rewrites(r)]
+            if Need.HONEST_DELTA in needs and rewriting:
+                raise HoldfastError(
+                    f"Chain: {name} needs {Need.HONEST_DELTA.value}, and {rewriting[0]} rewrites it; "
+                    f"use one or the other."
+                )
+
+    def _each(self, at: Any, *parts: Any) -> Iterator[tuple[Any, ...]]:
+        for i, rule in enumerate(self.rules):
+            if isinstance(at, ServerView):
+                here: Any = at._replace(state=at.state[i])
+            else:
+                here = at._replace(
+                    msg=at.msg[i] if at.msg else (), mine=None if at.mine is None else at.mine[i]
+                )
+            yield rule, here, *(p[i] for p in parts)
+
+    def parts(self) -> tuple[Rule, ...]:
+        return (self, *(part for rule in self.rules for part in rule.parts()))
+
+    @property
+    def prepares(self) -> bool:
+        return any(rule.prepares for rule in self.rules)
+
+    def plain_leaves(self, params: Tree) -> tuple[bool, ...]:
+        none = (False,) * len(tree.leaves(params))
+        wanted = (rule.plain_leaves(params) for rule in self.rules)
+        return functools.reduce(lambda a, b: tuple(map(max, a, b)), wanted, none)
+
+    def init(self, params: Tree) -> State:
+        states = [rule.init(params) for rule in self.rules]
+        return State(tuple(s.server for s in states), tuple(s.client for s in states))
+
+    def prepare(self, at: ClientView) -> Tree:
+        return tuple(rule.prepare(here) for rule, here in self._each(at))
+
+    def send(self, at: ServerView) -> tuple[Tree, Tree]:
+        sent = [rule.send(here) for rule, here in self._each(at)]
+        return tuple(msg for msg, _ in sent), tuple(state for _, state in sent)
+
+    def tilt(self, at: ClientView) -> Tilt:
+        tilts = (rule.tilt(here) for rule, here in self._each(at))
+        return functools.reduce(lambda s, t: add_tilts(s, t, at.x), tilts, Tilt())
+
+    def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:
+        uploads = []
+        for rule, here in self._each(at):
+            delta, upload = rule.reply(delta, here)
+            uploads.append(upload)
+        return delta, tuple(uploads)
+
+    def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
+        return tuple(rule.hear(delta, up, here) for rule, here, up in self._each(at, upload))
+
+    def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
+        return tuple(rule.settle(delta, h, here) for rule, here, h in self._each(at, heard))
+
+    def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
+        states = []
+        for rule, here, h in self._each(at, heard):
+            delta, state = rule.step(delta, h, here)
+            states.append(state)
+        return delta, tuple(states)
+
+
+def _rewrites(rule: Rule) -> bool:
+    return any(part.rewrites_delta for part in rule.parts())
+
+
+class Uploaded(Rule):
+    """The client works out what the server would hear of its reply, and uploads that too.
+
+    The mathematics of the inner rule, at the price of the upload: SCAFFOLD as published is
+    `Uploaded(ControlVariate())`.
+    """
+
+    inner: Rule
+
+    def parts(self) -> tuple[Rule, ...]:
+        return (self, *self.inner.parts())
+
+    @property
+    def prepares(self) -> bool:
+        return self.inner.prepares
+
+    def plain_leaves(self, params: Tree) -> tuple[bool, ...]:
+        return self.inner.plain_leaves(params)
+
+    def init(self, params: Tree) -> State:
+        return self.inner.init(params)
+
+    def prepare(self, at: ClientView) -> Tree:
+        return self.inner.prepare(at)
+
+    def send(self, at: ServerView) -> tuple[Tree, Tree]:
+        return self.inner.send(at)
+
+    def tilt(self, at: ClientView) -> Tilt:
+        return self.inner.tilt(at)
+
+    def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:
+        delta, upload = self.inner.reply(delta, at)
+        return delta, self.inner.hear(delta, upload, at.heard_by_server())
+
+    def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
+        return self.inner.settle(delta, heard, at)
+
+    def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
+        return self.inner.step(delta, heard, at)
+
+
+def _whole_model(*_: Any) -> NoReturn:
+    raise HoldfastError(f"Masked: the rule inside needs {Need.WHOLE_MODEL.value}.")
+
+
+class Masked(Rule):
+    """A rule on some leaves only; for the rest nothing is stored, sent or computed.
+
+    Args:
+        inner: the rule.
+        mask: one bool per leaf of the model, or a function of the leaf's path (`"classifier/bias"`).
+
+    Example:
+        >>> import holdfast as hf
+        >>> fedpvr = hf.Masked(hf.rules.ControlVariate(), lambda path: path.startswith("classifier"))
+    """
+
+    inner: Rule
+    mask: Mask = static()
+
+    def __post_init__(self) -> None:
+        if not callable(self.mask):  # a list is welcome, but what is static must be hashable
+            object.__setattr__(self, "mask", tuple(bool(m) for m in self.mask))
+        if isinstance(self.inner, Rule):
+            for part in self.inner.parts():
+                if Need.WHOLE_MODEL in part.needs:
+                    raise HoldfastError(
+                        f"Masked: {type(part).__name__} needs {Need.WHOLE_MODEL.value}."
+                    )
+
+    def _cut(self, full: Tree) -> Tree:
+        leaves, definition = flatten(full)
+        mask = resolve_mask(self.mask, full, "Masked")
+        return definition.unflatten([p if m else None for m, p in zip(mask, leaves, strict=True)])
+
+    def _paste(self, part: Tree, full: Tree) -> Tree:
+        leaves, definition = flatten(full)
+        mask = resolve_mask(self.mask, full, "Masked")
+        chosen = zip(mask, definition.flatten_up_to(part), leaves, strict=True)
+        return definition.unflatten([p if m else rest for m, p, rest in chosen])
+
+    def _view(self, at: Any) -> Any:
+        def cut(part: Tree) -> Tree:
+            return None if part is None else self._cut(part)
+
+        if isinstance(at, ServerView):
+            return at._replace(x=cut(at.x), solve=_whole_model, grad=_whole_model)
+        grad: Callable[..., Any] | None = None if at.grad is None else _whole_model
+        return at._replace(x=cut(at.x), grad=grad, y=cut(at.y))
+
+    def parts(self) -> tuple[Rule, ...]:
+        return (self, *self.inner.parts())
+
+    @property
+    def prepares(self) -> bool:
+        return self.inner.prepares
+
+    def plain_leaves(self, params: Tree) -> tuple[bool, ...]:
+        inner = iter(self.inner.plain_leaves(self._cut(params)))
+        return tuple(m and next(inner) for m in resolve_mask(self.mask, params, "Masked"))
+
+    def init(self, params: Tree) -> State:
+        return self.inner.init(self._cut(params))
+
+    def prepare(self, at: ClientView) -> Tree:
+        return self.inner.prepare(self._view(at))
+
+    def send(self, at: ServerView) -> tuple[Tree, Tree]:
+        return self.inner.send(self._view(at))
+
+    def tilt(self, at: ClientView) -> Tilt:
+        here = self._view(at)
+        tilt = self.inner.tilt(here)
+        if not (tilt.weight is None and tilt.mix is None and tilt.start is None):
+            _whole_model()
+        definition: Any = tree.structure(at.x)
+
+        def spread(term: Tree) -> Tree:
+            if term is None:
+                return None
+            entries = iter(per_leaf(term, here.x))
+            mask = resolve_mask(self.mask, at.x, "Masked")
+            return definition.unflatten([next(entries) if m else None for m in mask])
+
+        return Tilt(spread(tilt.linear), spread(tilt.pull), spread(tilt.decay))
+
+    def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:
+        part, upload = self.inner.reply(self._cut(delta), self._view(at))
+        return self._paste(part, delta), upload
+
+    def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
+        return self.inner.hear(self._cut(delta), upload, self._view(at))
+
+    def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
+        return self.inner.settle(self._cut(delta), heard, self._view(at))
+
+    def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
+        part, state = self.inner.step(self._cut(delta), heard, self._view(at))
+        return self._paste(part, delta), state

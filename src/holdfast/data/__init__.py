@@ -1,0 +1,7 @@
+"""Data sets and populations of clients."""
+
+from holdfast.data import partition
+from holdfast.data.bundled import digits
+from holdfast.data.clients import Clients, Examples
+
+__all__ = ["Clients", "Examples", "digits", "partition"]

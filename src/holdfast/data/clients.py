@@ -1,0 +1,108 @@
+"""A population: clients with examples of their own, any number each."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax import tree
+
+from holdfast.errors import HoldfastError
+from holdfast.trees import Tree, paths
+
+
+class Examples(NamedTuple):
+    """Inputs and labels, one row per example."""
+
+    x: Any
+    y: Any
+
+
+def count(examples: Tree) -> int:
+    """Number of examples; refuses arrays that disagree about it."""
+    sizes = {name: len(a) for name, a in zip(paths(examples), tree.leaves(examples), strict=True)}
+    if not sizes:
+        raise HoldfastError(
+            "data: no arrays were given; give at least one, with a row per example."
+        )
+    if len(set(sizes.values())) > 1:
+        listed = ", ".join(f"{name} has {n} rows" for name, n in sizes.items())
+        raise HoldfastError(f"data: {listed}; give every array one row per example.")
+    return next(iter(sizes.values()))
+
+
+def check_finite(examples: Tree, what: str) -> None:
+    """Refuse NaN and infinity, naming the first place."""
+    for name, a in zip(paths(examples), tree.leaves(examples), strict=True):
+        a = np.asarray(a)
+        if np.issubdtype(a.dtype, np.inexact) and not np.isfinite(a).all():
+            row = int(np.argwhere(~np.isfinite(a))[0][0])
+            kind = "NaN" if np.isnan(a).any() else "infinity"
+            raise HoldfastError(
+                f"{what}: {name} contains {kind}, first in row {row}; clean or impute the data first."
+            )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Clients:
+    """Examples and whose they are. Client i owns rows `order[offsets[i]:offsets[i + 1]]`.
+
+    Flat arrays, not objects: a million clients are two arrays of integers.
+    """
+
+    examples: Tree
+    order: np.ndarray
+    offsets: np.ndarray
+
+    def __post_init__(self) -> None:
+        n = count(self.examples)
+        if len(self) == 0:
+            raise HoldfastError("Clients: the population is empty; give at least one client.")
+        if len(self.order) and not (self.order.min() >= 0 and self.order.max() < n):
+            raise HoldfastError(f"Clients: rows must lie in 0..{n - 1}; check the partition.")
+
+    @classmethod
+    def from_rows(cls, examples: Tree, rows: Sequence[Any]) -> "Clients":
+        """From one array of row numbers per client."""
+        parts = [np.asarray(r, np.int64).reshape(-1) for r in rows]
+        offsets = np.concatenate([[0], np.cumsum([len(p) for p in parts], dtype=np.int64)])
+        order = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        return cls(examples, order, offsets)
+
+    @classmethod
+    def from_datasets(cls, datasets: Sequence[Tree]) -> "Clients":
+        """From one data set per client."""
+        if not datasets:
+            raise HoldfastError("Clients: the population is empty; give at least one client.")
+        examples = tree.map(lambda *a: np.concatenate([np.asarray(p) for p in a]), *datasets)
+        offsets = np.concatenate([[0], np.cumsum([count(d) for d in datasets], dtype=np.int64)])
+        return cls(examples, np.arange(offsets[-1]), offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, client: int) -> Tree:
+        """One client's examples."""
+        if not 0 <= client < len(self):
+            raise IndexError(f"client {client} of {len(self)}")
+        return tree.map(lambda a: np.asarray(a)[self.rows(client)], self.examples)
+
+    def __iter__(self) -> Iterator[Tree]:
+        return (self[i] for i in range(len(self)))
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Number of examples of each client."""
+        return np.diff(self.offsets)
+
+    def rows(self, client: int) -> np.ndarray:
+        """Rows of `examples` that one client owns."""
+        return self.order[self.offsets[client] : self.offsets[client + 1]]
+
+    def pooled(self) -> "Clients":
+        """Everybody's examples as one client: what centralised training sees."""
+        return Clients(self.examples, self.order, np.array([0, len(self.order)]))
+
+    def __repr__(self) -> str:
+        sizes = self.sizes
+        return f"Clients({len(self)} with {sizes.min()} to {sizes.max()} examples, {sizes.sum()} in all)"

@@ -1,0 +1,83 @@
+"""The host's part of a round: which rows of the data each client of the cohort sees, in which order."""
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from holdfast.data.clients import Clients
+from holdfast.keys import Purpose, host_generator
+from holdfast.local import Local
+from holdfast.round import Work
+
+
+@dataclasses.dataclass(frozen=True)
+class Planner:
+    """Lays out the work of a cohort in arrays whose shapes do not depend on the cohort."""
+
+    clients: Clients
+    local: Local
+    seed: int
+
+    @functools.cached_property
+    def batch_size(self) -> int:
+        """Examples in a step; never more than the largest client has."""
+        largest = int(self.clients.sizes.max())
+        return max(1, min(self.local.batch_size or largest, largest))
+
+    @functools.cached_property
+    def steps(self) -> np.ndarray:
+        """Steps each client takes in a round; 0 only for clients without data."""
+        sizes = self.clients.sizes
+        if self.local.steps is not None:
+            return np.where(sizes > 0, self.local.steps, 0)
+        return self._batches_per_pass(sizes) * (self.local.epochs or 1)
+
+    def _batches_per_pass(self, sizes: np.ndarray) -> np.ndarray:
+        full, rest = np.divmod(sizes, self.batch_size)
+        short = rest > 0
+        if (
+            self.local.last_batch == "drop"
+        ):  # but a client with less than one batch keeps what it has
+            short = short & (full == 0)
+        return full + short
+
+    @functools.cached_property
+    def able(self) -> np.ndarray:
+        """Clients that can take part: those with data."""
+        return np.flatnonzero(self.clients.sizes > 0)
+
+    def work(self, t: int, ids: np.ndarray, slots: int) -> Work:
+        """The work of round `t` for these clients, in `slots` places of which the rest stay empty."""
+        sizes, steps, batch = self.clients.sizes, self.steps, self.batch_size
+        pages = -(-int(sizes.max()) // batch)
+        rows = np.full((slots, int(steps.max()), batch), -1, np.int32)
+        all_rows = np.full((slots, pages, batch), -1, np.int32)
+        mean_size = sizes[sizes > 0].mean()
+
+        def per_slot(values: np.ndarray, dtype: type) -> np.ndarray:
+            return np.concatenate([values, np.zeros(slots - len(ids))]).astype(dtype)
+
+        for slot, i in enumerate(ids):
+            mine = self.clients.rows(i)
+            all_rows[slot].reshape(-1)[: len(mine)] = mine
+            rows[slot, : steps[i]] = self._order(t, int(i), mine, int(steps[i]))
+        return Work(
+            client=per_slot(ids, np.int32),
+            weight=per_slot(sizes[ids] / mean_size, np.float64),
+            count=per_slot(steps[ids], np.int32),
+            batches=rows,
+            pages=all_rows,
+            page_count=per_slot(-(-sizes[ids] // batch), np.int32),
+        )
+
+    def _order(self, t: int, client: int, mine: np.ndarray, steps: int) -> np.ndarray:
+        """Batches of one client: passes over its rows, each in a fresh order, cut after `steps`."""
+        batch = self.batch_size
+        per_pass = int(self._batches_per_pass(np.array([len(mine)]))[0])
+        rng = host_generator(Purpose.ORDER, self.seed, t, client)
+        out = np.full((-(-steps // per_pass), per_pass * batch), -1, np.int32)
+        for one_pass in out:
+            order = rng.permutation(mine) if self.local.shuffle else mine
+            one_pass[: min(len(mine), per_pass * batch)] = order[: per_pass * batch]
+        return out.reshape(-1, batch)[:steps]

@@ -1,0 +1,151 @@
+"""A run on disk: written whole or not at all, and read back only if not a bit has changed."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import safetensors.numpy
+from jax import tree
+
+from holdfast.engine.history import History
+from holdfast.engine.identity import first_difference
+from holdfast.engine.ledger import Entry, Ledger
+from holdfast.engine.rows import Rows
+from holdfast.engine.state import RunState
+from holdfast.errors import HoldfastError, HoldfastWarning
+from holdfast.trees import Tree
+
+_SUFFIX = ".holdfast"
+_DIGEST = 32  # bytes of sha256 at the end of the file
+
+
+def to_bytes(arrays: Tree, about: dict[str, str] | None = None) -> bytes:
+    """A tree's leaves as safetensors; its structure is not stored."""
+    leaves = tree.leaves(jax.device_get(arrays))
+    named = {f"{i:06d}": np.ascontiguousarray(a) for i, a in enumerate(leaves)}
+    return safetensors.numpy.save(named, metadata=about)
+
+
+def from_bytes(content: bytes, like: Tree) -> Tree:
+    """The tree again, in the structure of `like`."""
+    named = safetensors.numpy.load(content)
+    return tree.unflatten(tree.structure(like), [named[name] for name in sorted(named)])
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """Where and how often to save a run; an existing run in the folder is gone on with.
+
+    Args:
+        folder: one run per folder.
+        every: rounds between saves; the last round is always saved.
+        keep: how many of the newest saves to keep, so that a damaged one has a predecessor.
+    """
+
+    folder: str | Path
+    every: int = 10
+    keep: int = 2
+
+    def __post_init__(self) -> None:
+        if self.every < 1 or self.keep < 1:
+            raise HoldfastError(
+                f"Checkpoint: every={self.every}, keep={self.keep}; give whole numbers of at least 1."
+            )
+
+    def files(self) -> list[Path]:
+        """Saves in the folder, oldest first."""
+        return sorted(Path(self.folder).glob(f"round-*{_SUFFIX}"))
+
+    def save(self, state: RunState, identity: dict[str, str]) -> Path:
+        """Write a state; a kill at any moment leaves the previous saves as they were."""
+        folder = Path(self.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        touched = sorted(state.rows.touched)
+        rows = state.rows.stack(np.array(touched, np.int64), len(touched)) if touched else ()
+        about = {
+            "identity": json.dumps(identity),
+            "round": str(state.round),
+            "touched": json.dumps(touched),
+            "ledger": json.dumps([dataclasses.astuple(e) for e in state.ledger.entries]),
+            "history": json.dumps(state.history.rows),
+        }
+        content = to_bytes((state.params, state.server, rows), about)
+        path = folder / f"round-{state.round:08d}{_SUFFIX}"
+        temporary = path.with_suffix(".partial")
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.write(hashlib.sha256(content).digest())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_folder(folder)
+        for old in self.files()[: -self.keep]:
+            old.unlink()
+        return path
+
+    def load(self, fresh: RunState, identity: dict[str, str]) -> RunState | None:
+        """The newest undamaged state, or None in an empty folder; refuses another run's."""
+        damaged = []
+        for path in reversed(self.files()):
+            content = path.read_bytes()
+            content, check = content[:-_DIGEST], content[-_DIGEST:]
+            if hashlib.sha256(content).digest() != check:
+                damaged.append(path.name)
+                continue
+            if damaged:
+                warnings.warn(
+                    f"checkpoint {', '.join(damaged)} is damaged (its checksum does not fit); "
+                    f"going on from {path.name}.",
+                    HoldfastWarning,
+                    stacklevel=2,
+                )
+            return _restore(content, fresh, identity, path)
+        if damaged:
+            raise HoldfastError(
+                f"{self.folder}: every checkpoint is damaged ({', '.join(damaged)}: checksums do not "
+                f"fit); delete them to start again."
+            )
+        return None
+
+
+def _restore(content: bytes, fresh: RunState, identity: dict[str, str], path: Path) -> RunState:
+    length = int.from_bytes(content[:8], "little")
+    about: dict[str, Any] = json.loads(content[8 : 8 + length])["__metadata__"]
+    difference = first_difference(json.loads(about["identity"]), identity)
+    if difference:
+        raise HoldfastError(
+            f"cannot go on from {path}: it belongs to a run with {difference}. "
+            f"Use the same settings, or another folder."
+        )
+    touched = json.loads(about["touched"])
+    like = (fresh.params, fresh.server, fresh.rows.first if touched else ())
+    params, server, stacked = from_bytes(content, like)
+    rows = Rows(fresh.rows.first, len(fresh.rows))
+    if touched:
+        rows = rows.write(np.array(touched), stacked, np.ones(len(touched), bool))
+    entries = tuple(
+        Entry(t, tuple(ids), down, up) for t, ids, down, up in json.loads(about["ledger"])
+    )
+    return RunState(
+        round=int(about["round"]),
+        params=params,
+        server=server,
+        rows=rows,
+        ledger=Ledger(fresh.ledger.model_bytes, entries),
+        history=History(tuple(json.loads(about["history"]))),
+    )
+
+
+def _sync_folder(folder: Path) -> None:
+    # A rename is durable only once the folder that holds the name is on disk.
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

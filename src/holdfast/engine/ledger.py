@@ -1,0 +1,79 @@
+"""Every byte that travelled, by round and client."""
+
+import dataclasses
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """The traffic of one round: everybody listed received `down` and returned `up` bytes."""
+
+    round: int
+    clients: tuple[int, ...]
+    down: int
+    up: int
+
+    @property
+    def bytes_down(self) -> int:
+        """Bytes all clients of the round received."""
+        return self.down * len(self.clients)
+
+    @property
+    def bytes_up(self) -> int:
+        """Bytes all clients of the round returned."""
+        return self.up * len(self.clients)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ledger:
+    """The traffic of a run, counted from the shapes and types of what travels.
+
+    `model_bytes` is the size of one model: a FedAvg client receives and returns one each.
+    The number of steps and examples of a client is known from its enrolment and not counted.
+    """
+
+    model_bytes: int
+    entries: tuple[Entry, ...] = ()
+
+    def record(self, entry: Entry) -> "Ledger":
+        """With one more round."""
+        return dataclasses.replace(self, entries=(*self.entries, entry))
+
+    @property
+    def bytes_down(self) -> int:
+        """Bytes from the server to clients."""
+        return sum(e.bytes_down for e in self.entries)
+
+    @property
+    def bytes_up(self) -> int:
+        """Bytes from clients to the server."""
+        return sum(e.bytes_up for e in self.entries)
+
+    @property
+    def total(self) -> int:
+        """Bytes in both directions."""
+        return self.bytes_down + self.bytes_up
+
+    @property
+    def models_transmitted(self) -> float:
+        """The papers' unit: traffic relative to one FedAvg round of the same cohort, summed over rounds."""
+        return sum(self.relative(e) for e in self.entries)
+
+    def relative(self, entry: Entry) -> float:
+        """One round's traffic relative to a FedAvg round of the same cohort."""
+        return (entry.down + entry.up) / (2 * self.model_bytes) if entry.clients else 0.0
+
+    def by_client(self, clients: int) -> tuple[np.ndarray, np.ndarray]:
+        """Bytes down and up of each client of a population."""
+        down, up = np.zeros(clients, np.int64), np.zeros(clients, np.int64)
+        for e in self.entries:
+            down[list(e.clients)] += e.down
+            up[list(e.clients)] += e.up
+        return down, up
+
+    def __repr__(self) -> str:
+        return (
+            f"Ledger({len(self.entries)} rounds: {self.bytes_down:,} bytes down, "
+            f"{self.bytes_up:,} up, {self.models_transmitted:g} FedAvg rounds' worth)"
+        )

@@ -1,0 +1,44 @@
+"""What every client remembers between rounds. A value: writing gives new rows and leaves the old."""
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import numpy as np
+from jax import tree
+
+from holdfast.round import Sides
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of a population, of which those never touched are all the first row and cost nothing."""
+
+    first: Sides
+    clients: int
+    touched: Mapping[int, Sides] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+
+    def __len__(self) -> int:
+        return self.clients
+
+    def __getitem__(self, client: int) -> Sides:
+        if not 0 <= client < self.clients:
+            raise IndexError(f"client {client} of {self.clients}")
+        return self.touched.get(client, self.first)
+
+    def stack(self, ids: np.ndarray, slots: int) -> Sides:
+        """The rows of a cohort along a leading axis; empty slots hold the first row."""
+        chosen = [self[int(i)] for i in ids] + [self.first] * (slots - len(ids))
+        return tree.map(lambda *leaves: np.stack(leaves), *chosen)
+
+    def write(self, ids: np.ndarray, stacked: Any, accepted: np.ndarray) -> "Rows":
+        """With the rows of the accepted clients replaced."""
+        host = jax.device_get(stacked)
+        new = {
+            int(i): tree.map(lambda a, slot=slot: a[slot], host)
+            for slot, i in enumerate(ids)
+            if accepted[slot]
+        }
+        return dataclasses.replace(self, touched=MappingProxyType({**self.touched, **new}))

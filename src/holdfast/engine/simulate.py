@@ -1,0 +1,413 @@
+"""Running rounds: `rounds` yields the state after each, `simulate` runs a number of them."""
+
+import contextlib
+import dataclasses
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import tree
+
+from holdfast import hyper
+from holdfast.algorithm import Algorithm
+from holdfast.cohorts import Cohort, Everyone
+from holdfast.combinators import Chain
+from holdfast.data.clients import Clients, check_finite
+from holdfast.engine.batches import Planner
+from holdfast.engine.checkpoint import Checkpoint
+from holdfast.engine.engines import DebugEngine, Engine
+from holdfast.engine.history import History
+from holdfast.engine.identity import describe, digest
+from holdfast.engine.ledger import Entry, Ledger
+from holdfast.engine.rows import Rows
+from holdfast.engine.state import RunState
+from holdfast.errors import HoldfastError, RoundFailedError, explain_arguments
+from holdfast.evaluate import Evaluator, Scene, deployed_model
+from holdfast.keys import Purpose, host_generator, round_key
+from holdfast.local import Local
+from holdfast.models.model import Model
+from holdfast.round import outline
+from holdfast.rules.last_model import LastModel
+from holdfast.trees import Tree, describe_shapes, nbytes
+
+
+class Experiment:
+    """A run before it runs: everything checked, and `advance` from one state to the next."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        model: Model,
+        clients: Clients,
+        local: Local,
+        cohort: Cohort | None = None,
+        evaluate: Evaluator | Sequence[Evaluator] | None = None,
+        seed: int = 0,
+        params: Tree = None,
+        engine: Engine | DebugEngine | None = None,
+    ) -> None:
+        _check_types(algorithm, model, clients, local, seed)
+        self.evaluators = _as_sequence(evaluate)
+        if any(e.keeps_last_models for e in self.evaluators):
+            algorithm = dataclasses.replace(algorithm, rule=Chain((algorithm.rule, LastModel())))
+        self.cohort: Cohort = Everyone() if cohort is None else cohort
+        if algorithm.regroup is not None:
+            clients, self.cohort = algorithm.regroup(clients), Everyone()
+        self.algorithm, self.model, self.local, self.seed = algorithm, model, local, seed
+        self.clients = clients
+        self.engine = Engine() if engine is None else engine
+        self.planner = Planner(clients, local, seed)
+        self._check_data()
+        self.examples = tree.map(jnp.asarray, clients.examples)
+        self.params = self._initial_params(params)
+        self._check_loss()
+        algorithm.check(self.params, local, server_data=False)
+        hyper.check_population(algorithm, len(clients), algorithm.name)
+        self.cohort.check(self.planner.able, len(clients))
+        for evaluator in self.evaluators:
+            evaluator.check(model, self.params)
+        self.outline = outline(hyper.at_round(algorithm, 0), self.params)
+
+    def _check_data(self) -> None:
+        check_finite(self.clients.examples, "data")
+        if self.model.check is not None:
+            self.model.check(self.clients.examples)
+        if not len(self.planner.able):
+            raise HoldfastError(
+                f"simulate: none of the {len(self.clients)} clients has data; give at least one some."
+            )
+
+    def _initial_params(self, given: Tree) -> Tree:
+        key = jax.random.fold_in(jax.random.key(self.seed), Purpose.INIT)
+        if given is None:
+            return self.model.init(key, self.examples)
+        wanted = jax.eval_shape(self.model.init, key, self.examples)
+        params = tree.map(jnp.asarray, given)
+        if describe_shapes(params) != describe_shapes(wanted):
+            raise HoldfastError(
+                f"simulate: params has {describe_shapes(params)} but the model has "
+                f"{describe_shapes(wanted)}; give parameters of this model."
+            )
+        return params
+
+    def _check_loss(self) -> None:
+        rows = self.planner.batch_size
+        batch = tree.map(lambda a: a[:1].repeat(rows, axis=0), self.examples)
+        key = jax.random.key(0)
+        compiled = isinstance(self.engine, Engine)
+        try:
+            call = jax.eval_shape if compiled else (lambda f, *args: f(*args))
+            losses = call(self.model.losses, self.params, batch, key)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise HoldfastError(
+                f"simulate: the model's loss cannot take a batch of {describe_shapes(batch)}: "
+                f"{str(error).splitlines()[0]}"
+            ) from None
+        if getattr(losses, "shape", None) != (rows,):
+            raise HoldfastError(
+                f"simulate: the loss of a batch of {rows} examples has shape "
+                f"{getattr(losses, 'shape', None)}; return one value per example, {(rows,)}, "
+                f"and leave the mean to holdfast."
+            )
+
+    def identity(self) -> dict[str, str]:
+        """What makes this run this run, in words."""
+        return {
+            "algorithm": describe(self.algorithm),
+            "model": f"{describe(self.model)} with {describe_shapes(self.params)}",
+            "local training": describe(self.local),
+            "data": digest((self.clients.examples, self.clients.order, self.clients.offsets)),
+            "seed": str(self.seed),
+            "initial parameters": digest(self.params),
+            "cohort": describe(self.cohort),
+            "evaluation": describe(self.evaluators),
+        }
+
+    def begin(self) -> RunState:
+        """The state before the first round."""
+        return RunState(
+            round=0,
+            params=self.params,
+            server=self.outline.server,
+            rows=Rows(jax.device_get(self.outline.row), len(self.clients)),
+            ledger=Ledger(nbytes(self.params)),
+            history=History(),
+        )
+
+    def advance(self, state: RunState) -> RunState:
+        """The state after one more round."""
+        began, t = time.perf_counter(), state.round
+        able = self.planner.able
+        ids = self.cohort.draw(t, able, host_generator(Purpose.COHORT, self.seed, t))
+        if len(ids):
+            state, left_out = self._train(state, t, ids)
+        else:
+            left_out = 0  # a given schedule may name only clients without data
+        wire = self.algorithm.wire
+        entry = Entry(
+            t + 1,
+            tuple(int(i) for i in ids),
+            wire.bytes_down(self.outline.broadcast),
+            wire.bytes_up(self.outline.reply.coded),
+        )
+        state = dataclasses.replace(state, round=t + 1, ledger=state.ledger.record(entry))
+        trained = time.perf_counter()
+        row = self._evaluate(state) | {
+            "bytes_down": entry.bytes_down,
+            "bytes_up": entry.bytes_up,
+            "clients": len(ids),
+            "left_out": left_out,
+            "seconds": trained - began,
+        }
+        return dataclasses.replace(state, history=state.history.record({"round": t + 1} | row))
+
+    def _train(self, state: RunState, t: int, ids: np.ndarray) -> tuple[RunState, int]:
+        slots = self.engine.slots(len(ids), getattr(self.cohort, "steady", False))
+        given: dict[str, Any] = {
+            "algorithm": hyper.at_round(self.algorithm, t),
+            "model": self.model,
+            "x": state.params,
+            "rows": state.rows.stack(ids, slots),
+            "examples": self.examples,
+            "work": self.planner.work(t, ids, slots),
+            "key": round_key(self.seed, t),
+        }
+        fresh = np.array(
+            [int(i) not in state.rows.touched for i in ids] + [False] * (slots - len(ids))
+        )
+        if self.algorithm.rule.prepares and fresh.any():
+            given["rows"] = self.engine.prepare(t, fresh=fresh, **given)
+        outcome = self.engine.round(
+            t,
+            steps=self.local.at(t, state.params),
+            server=state.server,
+            population=float(len(self.planner.able)),
+            **given,
+        )
+        accepted = np.asarray(outcome.accepted)[: len(ids)]
+        if not accepted.any():
+            raise RoundFailedError(
+                f"round {t + 1}: not one of {len(ids)} clients returned finite numbers. Try a smaller "
+                f"learning_rate, a clip in Local, or engine=hf.DebugEngine() to see where it begins."
+            )
+        rows = state.rows.write(ids, outcome.rows, accepted)
+        state = dataclasses.replace(state, params=outcome.x, server=outcome.server, rows=rows)
+        return state, int((~accepted).sum())
+
+    def _evaluate(self, state: RunState) -> dict[str, Any]:
+        sizes = self.clients.sizes
+        scene = Scene(
+            self.model,
+            hyper.at_round(self.algorithm, state.round),
+            state,
+            sizes / sizes[sizes > 0].mean(),
+        )
+        due = (e for e in self.evaluators if state.round % e.every == 0)
+        return {name: value for e in due for name, value in e(scene).items()}
+
+
+def _check_types(algorithm: Any, model: Any, clients: Any, local: Any, seed: Any) -> None:
+    expected = (
+        ("algorithm", algorithm, Algorithm, "hf.algorithms.fedavg()"),
+        ("model", model, Model, "hf.models.mlp([64], classes=10)"),
+        ("clients", clients, Clients, "hf.data.partition.iid(train, clients=10)"),
+        ("local", local, Local, "hf.Local(learning_rate=0.1)"),
+    )
+    for name, value, kind, example in expected:
+        if not isinstance(value, kind):
+            raise HoldfastError(
+                f"simulate: {name} is a {type(value).__name__}; give a {kind.__name__}, "
+                f"such as {example}."
+            )
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise HoldfastError(f"simulate: seed={seed!r}; give a whole number of at least 0.")
+
+
+def _as_sequence(evaluate: Any) -> tuple[Evaluator, ...]:
+    if evaluate is None:
+        return ()
+    return tuple(evaluate) if isinstance(evaluate, list | tuple) else (evaluate,)
+
+
+@explain_arguments
+def rounds(
+    algorithm: Algorithm,
+    model: Model,
+    clients: Clients,
+    local: Local,
+    *,
+    cohort: Cohort | None = None,
+    evaluate: Evaluator | Sequence[Evaluator] | None = None,
+    seed: int = 0,
+    params: Tree = None,
+    start: RunState | None = None,
+    engine: Engine | DebugEngine | None = None,
+) -> Generator[RunState, RunState | None, None]:
+    """Rounds without end: yields the complete state after each one.
+
+    Stop when you like, look at the state, change a copy of it, and go on: from anywhere with
+    `start=state`, or in the same loop with `generator.send(state)`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> train, test = hf.data.digits()
+        >>> clients = hf.data.partition.iid(train, clients=4)
+        >>> settings = dict(local=hf.Local(learning_rate=0.1, steps=2, batch_size=8), seed=1)
+        >>> model = hf.models.softmax_regression(classes=10)
+        >>> for state in hf.rounds(hf.algorithms.fedavg(), model, clients, **settings):
+        ...     if state.round == 2:
+        ...         break
+        >>> state.round, len(state.history)
+        (2, 2)
+    """
+    experiment = Experiment(
+        algorithm, model, clients, local, cohort, evaluate, seed, params, engine
+    )
+    return _advance_for_ever(experiment, experiment.begin() if start is None else start)
+
+
+def _advance_for_ever(
+    experiment: Experiment, state: RunState
+) -> Generator[RunState, RunState | None, None]:
+    while True:
+        state = experiment.advance(state)
+        state = (yield state) or state
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Run:
+    """The result of `simulate`."""
+
+    experiment: Experiment
+    state: RunState
+
+    @property
+    def history(self) -> History:
+        """One row per round: what was evaluated, bytes down and up, clients, left out, seconds."""
+        return self.state.history
+
+    @property
+    def params(self) -> Tree:
+        """The server's model."""
+        return self.state.params
+
+    @property
+    def ledger(self) -> Ledger:
+        """Every byte that travelled."""
+        return self.state.ledger
+
+    @property
+    def rows(self) -> Rows:
+        """What each client remembers."""
+        return self.state.rows
+
+    def personal(self, client: int) -> Tree:
+        """The model one client would use."""
+        algorithm = hyper.at_round(self.experiment.algorithm, self.state.round)
+        row = self.state.rows[client].rule
+        return deployed_model(algorithm, self.params, self.state.server.rule, row, client)
+
+
+@explain_arguments
+def simulate(
+    algorithm: Algorithm,
+    model: Model,
+    clients: Clients,
+    local: Local,
+    rounds: int,
+    *,
+    cohort: Cohort | None = None,
+    evaluate: Evaluator | Sequence[Evaluator] | None = None,
+    seed: int = 0,
+    params: Tree = None,
+    start: RunState | None = None,
+    checkpoint: Checkpoint | str | Path | None = None,
+    engine: Engine | DebugEngine | None = None,
+    progress: bool | None = None,
+    on_round: Callable[[RunState], None] | None = None,
+) -> Run:
+    """Run a federated method on one machine, up to and with round `rounds`.
+
+    The same arguments give the same bits. See `hf.rounds` for the state after every round.
+
+    Args:
+        algorithm: the method, from `hf.algorithms` or your own `hf.Algorithm(rule)`.
+        model: `hf.models`, or your own `hf.Model(init, loss)`.
+        clients: the population, from `hf.data.partition` or `hf.data.Clients`.
+        local: what a client does in a round.
+        rounds: number of rounds, those of a resumed run included.
+        cohort: who takes part, from `hf.cohorts`; everyone unless given.
+        evaluate: one or several of `hf.evaluate`.
+        seed: all randomness is a function of it.
+        params: initial parameters; the model's own unless given.
+        start: a state to go on from.
+        checkpoint: a folder (or `hf.Checkpoint`) to save to, and to go on from if it holds this run.
+        engine: `hf.Engine()` unless given; `hf.DebugEngine()` says where an exception happened.
+        progress: a progress bar; unless given, only where someone is looking.
+        on_round: called with the state after every round.
+    """
+    if not isinstance(rounds, int | np.integer) or rounds < 0:
+        raise HoldfastError(f"simulate: rounds={rounds!r}; give a whole number of at least 0.")
+    experiment = Experiment(
+        algorithm, model, clients, local, cohort, evaluate, seed, params, engine
+    )
+    store = Checkpoint(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
+    state = experiment.begin() if start is None else start
+    identity = experiment.identity() if store else {}
+    if store and start is None:
+        state = store.load(state, identity) or state
+    saved = state.round
+    try:
+        with _bar(algorithm.name, rounds, progress) as show:
+            stream = _advance_for_ever(experiment, state)
+            while state.round < rounds:
+                state = next(stream)
+                if store and (state.round % store.every == 0 or state.round == rounds):
+                    store.save(state, identity)
+                    saved = state.round
+                if on_round is not None:
+                    on_round(state)
+                show(state)
+    except KeyboardInterrupt:
+        if store and saved < state.round:
+            store.save(state, identity)
+        raise
+    return Run(experiment, state)
+
+
+@contextlib.contextmanager
+def _bar(name: str, rounds: int, wanted: bool | None) -> Iterator[Callable[[RunState], None]]:
+    if not (sys.stderr.isatty() if wanted is None else wanted):
+        yield lambda state: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description:12}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[measured]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(name, total=rounds, measured="")
+
+        def show(state: RunState) -> None:
+            last = state.history[-1]
+            measured = [f"{n} {last[n]:.3f}" for n in ("loss", "accuracy") if n in last]
+            measured.append(f"{state.ledger.total / 1e6:.1f} MB")
+            bar.update(task, completed=state.round, measured="  ".join(measured))
+
+        yield show

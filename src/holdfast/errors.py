@@ -1,0 +1,52 @@
+"""What goes wrong is said in one line: what was given, what was expected, what to do."""
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class HoldfastError(ValueError):
+    """A request that cannot work; the message says why and what to do instead."""
+
+
+class UnknownArgumentError(HoldfastError, TypeError):
+    """An argument nobody asked for, usually a typing mistake."""
+
+
+class HoldfastWarning(UserWarning):
+    """Something was put right on the way and the user should know."""
+
+
+class RoundFailedError(HoldfastError):
+    """A round in which not one client returned a finite update."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A closing clause: the nearest known word, or all of them."""
+    known = list(known)
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean `{near[0]}`?" if near else f"known are {', '.join(known) or 'none'}."
+
+
+def explain_arguments(function: Callable[P, R], owner: str | None = None) -> Callable[P, R]:
+    """Give a misspelt keyword its correction instead of Python's bare TypeError."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return function
+    names = [p.name for p in parameters if p.name != "self" and p.kind is not p.VAR_POSITIONAL]
+    label = owner or function.__name__
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        for word in kwargs:
+            if word not in names:
+                hint = did_you_mean(word, names)
+                raise UnknownArgumentError(f"{label}: unknown argument `{word}`; {hint}") from None
+        return function(*args, **kwargs)
+
+    return checked

@@ -1,0 +1,95 @@
+"""Hyper-parameters that vary: over rounds (a schedule) or over clients (`PerClient`).
+
+Rules never see either: schedules become numbers before the round, `PerClient` before the client.
+"""
+
+import functools
+import numbers
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import jax.numpy as jnp
+import optax
+from jax import tree
+
+from holdfast.errors import HoldfastError
+from holdfast.struct import Struct
+
+Schedule: TypeAlias = Callable[[int], Any]  # round -> number; every optax schedule is one
+
+
+class PerClient(Struct):
+    """One value per client, in the order of the population; a rule sees its client's number.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.fedprox(mu=hf.PerClient([0.1, 0.0, 0.5])).rule.mu.values
+        [0.1, 0.0, 0.5]
+    """
+
+    values: Any
+
+
+def _is_per_client(leaf: Any) -> bool:
+    return isinstance(leaf, PerClient)
+
+
+def at_round(thing: Any, t: int) -> Any:
+    """Replace schedules by their value in round `t` and plain numbers by floats."""
+
+    def number(leaf: Any) -> Any:
+        value = leaf(t) if callable(leaf) else leaf
+        scalar = isinstance(value, numbers.Real) or getattr(value, "ndim", None) == 0
+        return float(value) if scalar else value
+
+    def resolve(leaf: Any) -> Any:
+        return PerClient(jnp.asarray(leaf.values)) if _is_per_client(leaf) else number(leaf)
+
+    return tree.map(resolve, thing, is_leaf=_is_per_client)
+
+
+def of_client(thing: Any, client: Any, dtype: Any) -> Any:
+    """Replace every `PerClient` by the value of one client, in the type of the model."""
+
+    def resolve(leaf: Any) -> Any:
+        return leaf.values[client].astype(dtype) if _is_per_client(leaf) else leaf
+
+    return tree.map(resolve, thing, is_leaf=_is_per_client)
+
+
+def check_population(thing: Any, clients: int, owner: str) -> None:
+    """Refuse a `PerClient` of another length than the population."""
+    for leaf in tree.leaves(thing, is_leaf=_is_per_client):
+        if _is_per_client(leaf) and len(leaf.values) != clients:
+            raise HoldfastError(
+                f"{owner}: a PerClient has {len(leaf.values)} values for {clients} clients; "
+                f"give one value per client."
+            )
+
+
+def constant(value: float) -> Schedule:
+    """The same value in every round."""
+    return optax.constant_schedule(value)
+
+
+def exponential(value: float, decay: float) -> Schedule:
+    r"""$v_t = v\, d^t$, as in the papers' tables (`decay=0.998`)."""
+    return functools.partial(_exponential, value, decay)
+
+
+def _exponential(value: float, decay: float, t: int) -> float:
+    return value * decay**t
+
+
+def cosine(value: float, rounds: int, end: float = 0.0) -> Schedule:
+    """Half a cosine from `value` down to `end` over `rounds` rounds."""
+    return optax.cosine_decay_schedule(value, rounds, alpha=end / value)
+
+
+def multi_step(value: float, rounds: list[int], factor: float = 0.1) -> Schedule:
+    """`value`, multiplied by `factor` at each of the given rounds."""
+    return functools.partial(_multi_step, value, tuple(rounds), factor)
+
+
+def _multi_step(value: float, rounds: tuple[int, ...], factor: float, t: int) -> float:
+    return value * factor ** sum(t >= r for r in rounds)

@@ -1,0 +1,36 @@
+"""Random numbers folded from (seed, round, client, purpose): never from global state or order.
+
+So a result depends neither on how a cohort is spread over devices nor on which machine a client is.
+"""
+
+import enum
+
+import jax
+import numpy as np
+
+
+class Purpose(enum.IntEnum):
+    """What a random number is for. The numbers are part of every stored run: add, never renumber."""
+
+    INIT = 0
+    COHORT = 1
+    ORDER = 2
+    LOSS = 3
+    GRADIENT = 4
+    WIRE = 5
+
+
+def round_key(seed: int, t: int) -> jax.Array:
+    """The key of one round."""
+    return jax.random.fold_in(jax.random.key(seed), t)
+
+
+def client_key(round_key: jax.Array, client: jax.Array, purpose: Purpose) -> jax.Array:
+    """The key of one client in one round, for one purpose."""
+    return jax.random.fold_in(jax.random.fold_in(round_key, client), purpose)
+
+
+def host_generator(purpose: Purpose, seed: int, t: int = 0, client: int = 0) -> np.random.Generator:
+    """The same discipline for numbers drawn on the host, such as cohorts and batch order."""
+    entropy = np.random.SeedSequence((seed, purpose, t, client))
+    return np.random.Generator(np.random.Philox(entropy))

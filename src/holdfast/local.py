@@ -1,0 +1,154 @@
+"""Local training: what a client does between receiving the model and replying. One solver for all."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax, tree
+
+from holdfast import hyper
+from holdfast.errors import HoldfastError
+from holdfast.places import place, watch
+from holdfast.rule import Tilt, per_leaf
+from holdfast.struct import Struct, static
+from holdfast.trees import Mask, Number, Tree, flatten, mix, norm, resolve_mask
+
+
+class Steps(NamedTuple):
+    """The numbers of one round's local steps."""
+
+    learning_rate: Number
+    clip: Number | None
+    weight_decay: Number | None
+    momentum: tuple[Number | None, ...]  # one per leaf
+
+
+class Local(Struct):
+    r"""SGD on a client's own data.
+
+    $$ y \leftarrow y - \eta_t\, m\big(\mathrm{clip}(g(y) + \text{corrections}) + \lambda y\big) $$
+
+    Everything is reset each round. Clients of unequal size take their own number of steps.
+
+    Args:
+        learning_rate: a number, or a schedule over rounds (`hf.schedules`, any optax schedule).
+        epochs: passes over the client's data in a round; 1 unless `steps` is given.
+        steps: an exact number of steps instead, going on into a new pass where needed.
+        batch_size: examples in a step; None takes all of the client's.
+        last_batch: `"keep"` a short last batch of a pass, its loss divided by its own size, or
+            `"drop"` it; a client with less than one batch keeps what it has.
+        shuffle: a new order in each pass; False keeps the stored order.
+        clip: largest global norm of a gradient, corrections included.
+        weight_decay: $\lambda$, outside the clip.
+        momentum: heavy-ball factor.
+        momentum_on: leaves that have momentum, as one bool per leaf or a function of the leaf's
+            path; all unless given.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.Local(learning_rate=hf.schedules.exponential(0.1, 0.998), epochs=5, batch_size=50).epochs
+        5
+    """
+
+    learning_rate: Any
+    epochs: int | None = static(default=None)
+    steps: int | None = static(default=None)
+    batch_size: int | None = static(default=None)
+    last_batch: str = static(default="keep")
+    shuffle: bool = static(default=True)
+    clip: Any = None
+    weight_decay: Any = None
+    momentum: Any = None
+    momentum_on: Mask | None = static(default=None)
+
+    def __post_init__(self) -> None:
+        if self.epochs is not None and self.steps is not None:
+            raise HoldfastError(
+                f"Local: epochs={self.epochs} and steps={self.steps} are both given; give one."
+            )
+        for name in ("epochs", "steps", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise HoldfastError(f"Local: {name}={value!r}; give a whole number of at least 1.")
+        if self.last_batch not in ("keep", "drop"):
+            raise HoldfastError(f"Local: last_batch={self.last_batch!r}; give 'keep' or 'drop'.")
+        for name, strict in (
+            ("learning_rate", True),
+            ("clip", True),
+            ("weight_decay", False),
+            ("momentum", False),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, int | float) and not (value > 0 if strict else value >= 0):
+                least = "above 0" if strict else "of at least 0"
+                raise HoldfastError(f"Local: {name}={value}; give a number {least}.")
+        if self.momentum_on is not None and not callable(self.momentum_on):
+            object.__setattr__(self, "momentum_on", tuple(self.momentum_on))
+
+    def at(self, t: int, params: Tree) -> Steps:
+        """The numbers of round `t` for a model like `params`."""
+        now = hyper.at_round(self, t)
+        if isinstance(now.learning_rate, float) and not now.learning_rate > 0:
+            raise HoldfastError(
+                f"Local: learning_rate is {now.learning_rate} in round {t}; "
+                f"give a schedule that stays above 0."
+            )
+        on = (True,) * len(tree.leaves(params))
+        if self.momentum_on is not None:
+            on = resolve_mask(self.momentum_on, params, "Local: momentum_on")
+        momentum = tuple(now.momentum if m else None for m in on)
+        return Steps(now.learning_rate, now.clip, now.weight_decay, momentum)
+
+
+def solve(
+    steps: Steps,
+    grad: Callable[[Any, Tree], Tree],
+    x: Tree,
+    tilt: Tilt,
+    count: Any,
+) -> tuple[Tree, Number]:
+    """Take `count` local steps on the tilted objective: the only local loop there is.
+
+    Returns the local model and the sum of step sizes taken. `grad(k, z)` is the gradient of the
+    untilted loss on the k-th batch.
+    """
+    start = x if tilt.start is None else tilt.start
+    origin, definition = flatten(start)
+    linear, pull, decay = (per_leaf(term, start) for term in tilt[:3])
+    alpha = None if tilt.mix is None else tilt.mix[0]
+    weight = alpha if tilt.weight is None else tilt.weight if alpha is None else tilt.weight * alpha
+
+    def bend(g: Any, li: Any, pu: Any, y: Any, s: Any) -> Any:
+        g = g if weight is None else weight * g
+        g = g if li is None else g + li
+        return g if pu is None else g + pu * (y - s)
+
+    def step(k: Any, carry: tuple[list[Any], list[Any]]) -> tuple[list[Any], list[Any]]:
+        y, velocity = carry
+        with place(step=k):
+            z = definition.unflatten(y)
+            g_tree = grad(k, z if tilt.mix is None else mix(alpha, z, tilt.mix[1]))
+            watch("gradient", g_tree)
+            g = definition.flatten_up_to(g_tree)
+            g = [bend(*terms) for terms in zip(g, linear, pull, y, origin, strict=True)]
+            if steps.clip is not None:
+                factor = jnp.minimum(1.0, steps.clip / (norm(g) + 1e-6))
+                g = [factor * p for p in g]
+            g = [p if d is None else p + d * q for p, d, q in zip(g, decay, y, strict=True)]
+            if steps.weight_decay is not None:
+                g = [p + steps.weight_decay * q for p, q in zip(g, y, strict=True)]
+            velocity = [
+                v if m is None else m * v + p
+                for m, v, p in zip(steps.momentum, velocity, g, strict=True)
+            ]
+            g = [p if m is None else v for m, v, p in zip(steps.momentum, velocity, g, strict=True)]
+            y = [(q - steps.learning_rate * p).astype(q.dtype) for q, p in zip(y, g, strict=True)]
+            watch("model", y)
+        return y, velocity
+
+    still = [
+        () if m is None else jnp.zeros_like(p) for m, p in zip(steps.momentum, origin, strict=True)
+    ]
+    y, _ = lax.fori_loop(0, count, step, (origin, still))
+    dtype = jnp.result_type(*(p.dtype for p in origin))
+    return definition.unflatten(y), steps.learning_rate * jnp.asarray(count, dtype)

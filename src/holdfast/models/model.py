@@ -1,0 +1,100 @@
+"""A model: how parameters begin, one loss per example, and what to measure."""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import tree
+
+from holdfast.errors import HoldfastError
+from holdfast.trees import Tree
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """Any differentiable model.
+
+    Args:
+        init: `(key, examples) -> params`.
+        loss: `(params, batch) -> one value per example`, or `(params, batch, key)` if it draws
+            random numbers. One value per example, so that short batches are exact.
+        metrics: `(params, batch) -> {name: one value per example}`; the loss alone unless given.
+        check: raises `HoldfastError` for examples the model cannot take.
+        name: what messages and checkpoints call it.
+
+    Example:
+        >>> import holdfast as hf
+        >>> import jax.numpy as jnp
+        >>> line = hf.Model(
+        ...     init=lambda key, examples: jnp.zeros(()),
+        ...     loss=lambda w, batch: (w * batch.x - batch.y) ** 2,
+        ... )
+    """
+
+    init: Callable[[jax.Array, Tree], Tree]
+    loss: Callable[..., jax.Array]
+    metrics: Callable[[Tree, Tree], dict[str, jax.Array]] | None = None
+    check: Callable[[Tree], None] | None = None
+    name: str = "model"
+
+    def losses(self, params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
+        """One loss per example."""
+        return self.loss(params, batch, key) if _takes_key(self.loss) else self.loss(params, batch)
+
+    def measure(self, params: Tree, batch: Tree) -> dict[str, jax.Array]:
+        """One value per example and metric."""
+        if self.metrics is not None:
+            return self.metrics(params, batch)
+        return {"loss": self.losses(params, batch, jax.random.key(0))}
+
+
+@functools.lru_cache(maxsize=256)
+def _takes_key(loss: Callable[..., Any]) -> bool:
+    return len(inspect.signature(loss).parameters) >= 3
+
+
+@functools.lru_cache(maxsize=64)
+def classifier(module: nn.Module, classes: int) -> Model:
+    """A flax module that maps inputs to `classes` logits, trained by cross-entropy.
+
+    Equal modules give the same model, so that asking twice does not compile twice.
+    """
+
+    def init(key: jax.Array, examples: Tree) -> Tree:
+        sample = tree.map(lambda a: jnp.asarray(a[:1]), examples.x)
+        return jax.jit(module.init)(key, sample)["params"]
+
+    def logits(params: Tree, x: Tree, key: jax.Array | None = None) -> Any:
+        rngs = None if key is None else {"dropout": key}
+        return module.apply({"params": params}, x, rngs=rngs)
+
+    def loss(params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
+        scores = logits(params, batch.x, key)
+        return optax.softmax_cross_entropy_with_integer_labels(scores, batch.y)
+
+    def metrics(params: Tree, batch: Tree) -> dict[str, jax.Array]:
+        scores = logits(params, batch.x)
+        correct = jnp.argmax(scores, axis=-1) == batch.y
+        losses = optax.softmax_cross_entropy_with_integer_labels(scores, batch.y)
+        return {"loss": losses, "accuracy": correct.astype(losses.dtype)}
+
+    def check(examples: Tree) -> None:
+        y = np.asarray(examples.y)
+        if not np.issubdtype(y.dtype, np.integer):
+            raise HoldfastError(
+                f"labels: their type is {y.dtype}; give whole numbers 0..{classes - 1}."
+            )
+        if len(y) and (y.min() < 0 or y.max() >= classes):
+            raise HoldfastError(
+                f"labels: found {y.min()}..{y.max()} but the model has classes={classes}, so labels "
+                f"must lie in 0..{classes - 1}; relabel the data or raise `classes`."
+            )
+
+    return Model(init, loss, metrics, check, name=repr(module))

@@ -1,0 +1,258 @@
+"""The round. There is no other: every method, engine and machine runs these functions."""
+
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax import lax, tree
+
+from holdfast import hyper
+from holdfast.algorithm import Algorithm
+from holdfast.errors import HoldfastError
+from holdfast.keys import Purpose, client_key
+from holdfast.local import Steps, solve
+from holdfast.places import note, place
+from holdfast.rule import ClientView, ServerView, State
+from holdfast.trees import Tree, add, axpy, describe_shapes, finite, float_type, select, sub, zeros
+
+
+class HasLoss(Protocol):
+    """A model, as far as a round knows it."""
+
+    def losses(self, params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
+        """One value per example."""
+
+
+class Sides(NamedTuple):
+    """What the rule and what the wire remember, on one side."""
+
+    rule: Tree
+    wire: Tree
+
+
+class Work(NamedTuple):
+    """One client's part of a round. Examples are rows of the flat data; -1 is padding."""
+
+    client: Any  # its number in the population
+    weight: Any  # n_i / mean(n)
+    count: Any  # K_i local steps; 0 means absent
+    batches: Any  # (largest K, batch) rows
+    pages: Any  # (pages, batch) all of the client's rows, for gradients over all its data
+    page_count: Any
+
+
+class Reply(NamedTuple):
+    """What comes of one client's round."""
+
+    coded: Tree  # what travels
+    heard: Tree  # what the server makes of it
+    row: Sides  # the client's new row, valid once the server has accepted the reply
+
+
+class Outcome(NamedTuple):
+    """What comes of a round."""
+
+    x: Tree
+    server: Sides
+    rows: Sides  # one per slot of the cohort
+    accepted: jax.Array  # one bool per slot: took part and replied with finite numbers
+
+
+def _batch(examples: Tree, rows: jax.Array) -> tuple[Tree, jax.Array]:
+    # Padding repeats the batch's first example, so that it can bring in no number of its own.
+    safe = jnp.where(rows < 0, rows[0], rows)
+    return tree.map(lambda a: a[safe], examples), rows >= 0
+
+
+def _client_grad(model: HasLoss, examples: Tree, work: Work, key: jax.Array) -> Any:
+    """z -> gradient at z of the mean loss over all of the client's data, page by page."""
+
+    def grad(z: Tree) -> Tree:
+        def total(k: Any, z: Tree) -> jax.Array:
+            batch, keep = _batch(examples, work.pages[k])
+            losses = model.losses(z, batch, jax.random.fold_in(key, k))
+            return jnp.sum(jnp.where(keep, losses, 0))
+
+        def page(k: Any, g: Tree) -> Tree:
+            return add(g, jax.grad(total, argnums=1)(k, z))
+
+        sums = lax.fori_loop(0, work.page_count, page, zeros(z))
+        size = jnp.sum(work.pages >= 0).astype(float_type(z))
+        return tree.map(lambda g: (g / size).astype(g.dtype), sums)
+
+    return grad
+
+
+def prepare_cohort(
+    algorithm: Algorithm,
+    model: HasLoss,
+    x: Tree,
+    rows: Sides,
+    examples: Tree,
+    work: Work,
+    fresh: jax.Array,
+    key: jax.Array,
+) -> Sides:
+    """What clients do once, before their first round; `fresh` says which slots have not yet."""
+    dtype = float_type(x)
+    work = work._replace(weight=jnp.asarray(work.weight).astype(dtype))
+
+    def prepare(row: Sides, slot: Work) -> Sides:
+        me = hyper.of_client(algorithm, slot.client, dtype)
+        gradient_key = client_key(key, slot.client, Purpose.GRADIENT)
+        at = ClientView(
+            x, (), row.rule, _client_grad(model, examples, slot, gradient_key), slot.weight
+        )
+        return Sides(me.rule.prepare(at), row.wire)
+
+    def one(_: None, client: tuple[Sides, Work, jax.Array]) -> tuple[None, Sides]:
+        row, slot, is_fresh = client
+        with place(client=slot.client):
+            return None, lax.cond(is_fresh, prepare, lambda row, _: row, row, slot)
+
+    return lax.scan(one, None, (rows, work, fresh))[1]
+
+
+def client_round(
+    algorithm: Algorithm,
+    model: HasLoss,
+    steps: Steps,
+    x: Tree,
+    msg: Tree,
+    row: Sides,
+    examples: Tree,
+    work: Work,
+    key: jax.Array,
+) -> Reply:
+    """One client's round, from the model received to the reply. What a remote machine runs too."""
+    algorithm = hyper.of_client(algorithm, work.client, float_type(x))
+    rule = algorithm.rule
+    loss_key, gradient_key, wire_key = (
+        client_key(key, work.client, p) for p in (Purpose.LOSS, Purpose.GRADIENT, Purpose.WIRE)
+    )
+
+    def mean_loss(z: Tree, k: Any) -> jax.Array:
+        batch, keep = _batch(examples, work.batches[k])
+        losses = model.losses(z, batch, jax.random.fold_in(loss_key, k))
+        return jnp.sum(jnp.where(keep, losses, 0)) / jnp.sum(keep).astype(losses.dtype)
+
+    def grad(k: Any, z: Tree) -> Tree:
+        note(batch=work.batches[k])
+        return jax.grad(mean_loss)(z, k)
+
+    at = ClientView(
+        x, msg, row.rule, _client_grad(model, examples, work, gradient_key), work.weight
+    )
+    tilt = rule.tilt(at)
+    y, path = solve(steps, grad, x, tilt, work.count)
+    delta = sub(y, x if tilt.start is None else tilt.start)
+    return _answer(algorithm, delta, at._replace(path=path, y=y), row.wire, wire_key)
+
+
+def _answer(algorithm: Algorithm, delta: Tree, at: ClientView, wire_row: Tree, key: Any) -> Reply:
+    rule, wire = algorithm.rule, algorithm.wire
+    coded, (delta, upload), wire_row = wire.encode(rule.reply(delta, at), wire_row, key)
+    heard = rule.hear(delta, upload, at.heard_by_server())
+    return Reply(coded, heard, Sides(rule.settle(delta, heard, at), wire_row))
+
+
+def reply_shapes(algorithm: Algorithm, x: Tree, msg: Tree, row: Sides) -> Reply:
+    """Shapes and types of a reply, without data or local steps."""
+
+    def pretend(x: Tree, msg: Tree, row: Sides) -> Reply:
+        dtype = float_type(x)
+        me = hyper.of_client(algorithm, 0, dtype)
+        one = jnp.ones((), dtype)
+        at = ClientView(x, msg, row.rule, zeros, one, one, x)
+        return _answer(me, zeros(x), at, row.wire, jax.random.key(0))
+
+    return jax.eval_shape(pretend, x, msg, row)
+
+
+class Outline(NamedTuple):
+    """What a run starts from, and what travels in a round of it."""
+
+    server: Sides
+    row: Sides  # every client's first row
+    broadcast: Tree  # shapes of what one client receives
+    reply: Reply  # shapes of what one client returns
+
+
+def outline(algorithm: Algorithm, x: Tree) -> Outline:
+    """The initial state of both sides for an algorithm and a model."""
+    me = hyper.of_client(algorithm, 0, float_type(x))
+    state = me.rule.init(x)
+
+    def payload(x: Tree, state: State) -> Any:
+        msg, _ = algorithm.rule.send(ServerView(x, state.server, grad=zeros))
+        one = jnp.ones((), float_type(x))
+        at = ClientView(x, msg, state.client, zeros, one, one, x)
+        return msg, me.rule.reply(zeros(x), at)
+
+    msg, travelling = jax.eval_shape(payload, x, state)
+    wire = me.wire.init(tree.map(lambda s: jnp.zeros(s.shape, s.dtype), travelling))
+    row = Sides(state.client, wire.client)
+    reply = reply_shapes(algorithm, x, msg, row)
+    if _signature(reply.row) != _signature(row):
+        raise HoldfastError(
+            f"{algorithm.name}: `settle` returns a row of {describe_shapes(reply.row)} where `init` "
+            f"and the wire began with {describe_shapes(row)}; return the same shapes and types."
+        )
+    return Outline(Sides(state.server, wire.server), row, (x, msg), reply)
+
+
+def _signature(u: Tree) -> Any:
+    return tree.structure(u), [(tuple(p.shape), jnp.dtype(p.dtype)) for p in tree.leaves(u)]
+
+
+def federated_round(
+    algorithm: Algorithm,
+    model: HasLoss,
+    steps: Steps,
+    x: Tree,
+    server: Sides,
+    rows: Sides,
+    examples: Tree,
+    work: Work,
+    population: Any,
+    key: jax.Array,
+) -> Outcome:
+    """A whole round: send, every client of the cohort in turn, the two means, the server's step.
+
+    `rows` and `work` have a leading axis, one slot per client; slots with no steps are empty.
+    """
+    dtype = float_type(x)
+    rule, wire = algorithm.rule, algorithm.wire
+    msg, rule_state = rule.send(ServerView(x, server.rule))
+    work = work._replace(weight=jnp.asarray(work.weight).astype(dtype))
+
+    def one(sums: tuple[Any, ...], client: tuple[Sides, Work]) -> tuple[Any, Any]:
+        (coded, heard, by_weight, by_head), (row, slot) = sums, client
+        with place(client=slot.client):
+            reply = client_round(algorithm, model, steps, x, msg, row, examples, slot, key)
+        accepted = (slot.count > 0) & finite(reply)
+        w = slot.weight if algorithm.weighting == "examples" else jnp.ones_like(slot.weight)
+        w = jnp.where(accepted, w, 0)
+        head = accepted.astype(dtype)
+        # The select keeps a non-finite reply out of the sum: 0 x nan would still be nan.
+        coded = axpy(w, select(accepted, reply.coded, zeros(coded)), coded)
+        heard = axpy(head, select(accepted, reply.heard, zeros(heard)), heard)
+        row = select(accepted, reply.row, row)
+        return (coded, heard, by_weight + w, by_head + head), (row, accepted)
+
+    shapes = reply_shapes(algorithm, x, msg, tree.map(lambda a: a[0], rows))
+    nothing = tree.map(lambda s: jnp.zeros(s.shape, s.dtype), (shapes.coded, shapes.heard))
+    zero = jnp.zeros((), dtype)
+    sums, (rows, accepted) = lax.scan(one, (*nothing, zero, zero), (rows, work))
+    coded, heard, by_weight, by_head = sums
+
+    def mean(total: Tree, weight: jax.Array) -> Tree:
+        # An empty cohort is refused by the engine; the maximum only keeps its zeros finite.
+        safe = jnp.maximum(weight, jnp.finfo(dtype).tiny)
+        return tree.map(lambda a: (a / safe).astype(a.dtype), total)
+
+    share = by_head / population
+    (delta, _), wire_state = wire.decode(mean(coded, by_weight), server.wire, share)
+    at = ServerView(x, rule_state, share)
+    delta, rule_state = rule.step(delta, mean(heard, by_head), at)
+    return Outcome(add(x, delta), Sides(rule_state, wire_state), rows, accepted)

@@ -1,0 +1,79 @@
+"""SCAFFOLD: every client corrects its gradients by what the others' look like."""
+
+from jax import tree
+
+from holdfast.rule import ClientView, Need, Rule, ServerView, State, Tilt
+from holdfast.trees import Tree, add, axpy, sub, zeros
+
+
+class ControlVariate(Rule):
+    r"""SCAFFOLD with option II, and nothing but delta travels up.
+
+    $$ y \leftarrow y - \eta\,(g_i(y) + c - c_i), \quad
+       c_i^+ = c_i - c - \frac{y_i - x}{\text{path}_i}, \quad
+       c \leftarrow c + \tfrac{|S|}{N}\,\overline{(c_i^+ - c_i)} $$
+
+    The server rebuilds $c_i^+ - c_i$ from delta and the client's sum of step sizes, which it knows.
+    Travels: the model and c down, delta up: 1.5 times FedAvg. As published, with the change of c_i
+    uploaded too, it is `Uploaded(ControlVariate())`, twice FedAvg and the same mathematics.
+
+    Reduces to: FedAvg while all control variates are zero; `Masked` with the last layers is FedPVR.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.Algorithm(hf.rules.ControlVariate()).rule
+        ControlVariate()
+
+    Reference: Karimireddy et al., "SCAFFOLD", ICML 2020; lean upload: FSL, appendix B.
+    """
+
+    needs = frozenset({Need.PLAIN_STEPS, Need.HONEST_DELTA})
+
+    def init(self, params: Tree) -> State:
+        return State(server=zeros(params), client=zeros(params))  # c, c_i
+
+    def send(self, at: ServerView) -> tuple[Tree, Tree]:
+        return at.state, at.state
+
+    def tilt(self, at: ClientView) -> Tilt:
+        return Tilt(linear=sub(at.msg, at.mine))
+
+    def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
+        # c_i+ - c_i = -c - delta/path: every step added c - c_i to its gradient, so -delta/path is
+        # the mean gradient plus c - c_i. Neither the row nor the data is needed.
+        return tree.map(lambda c, d: (-c - d / at.path).astype(c.dtype), at.msg, delta)
+
+    def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
+        return add(at.mine, heard)
+
+    def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
+        return delta, axpy(at.share, heard, at.state)
+
+
+class GradientControlVariate(Rule):
+    r"""SCAFFOLD with option I: the control variate is the gradient at the model received.
+
+    $$ c_i^+ = \nabla f_i(x) $$
+
+    Costs one more pass over the client's data, and its change must be uploaded.
+    Travels: the model and c down, delta and the change of $c_i$ up: twice FedAvg.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.scaffold(option="I").rule
+        GradientControlVariate()
+
+    Reference: Karimireddy et al., "SCAFFOLD", ICML 2020, algorithm 1, option I.
+    """
+
+    needs = frozenset({Need.WHOLE_MODEL})
+
+    init = ControlVariate.init
+    send = ControlVariate.send
+    tilt = ControlVariate.tilt
+    settle = ControlVariate.settle
+    step = ControlVariate.step
+
+    def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:
+        assert at.grad is not None
+        return delta, sub(at.grad(at.x), at.mine)

@@ -1,0 +1,48 @@
+"""FedAdam, FedYogi, FedAvgM: an optimiser at the server."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import optax
+
+from holdfast.rule import Rule, ServerView, State
+from holdfast.struct import static
+from holdfast.trees import Tree, neg
+
+
+class ServerOptimizer(Rule):
+    r"""The mean delta is a pseudo-gradient for any optax optimiser.
+
+    $$ x \leftarrow x + \mathrm{update}(-\overline{d}) $$
+
+    Travels: nothing more than without it.
+
+    Args:
+        optimizer: an optax optimiser (`optax.adam(0.1)`), or the function that makes one
+            (`optax.adam`) with its numbers in `settings`: these may then change without compiling
+            anew, and follow schedules over rounds.
+        settings: keyword arguments of that function.
+
+    Reduces to: no server optimiser with `optax.sgd` and `learning_rate=1`.
+
+    Example:
+        >>> import holdfast as hf, optax
+        >>> rule = hf.rules.ServerOptimizer(optax.adam, {"learning_rate": 0.01, "eps": 1e-3})
+
+    Reference: Reddi et al., "Adaptive federated optimization", ICLR 2021.
+    """
+
+    optimizer: Callable[..., Any] | optax.GradientTransformation = static()
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def _transform(self) -> Any:
+        if isinstance(self.optimizer, optax.GradientTransformation):
+            return self.optimizer
+        return self.optimizer(**self.settings)
+
+    def init(self, params: Tree) -> State:
+        return State(server=self._transform().init(params))
+
+    def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
+        return self._transform().update(neg(delta), at.state, at.x)

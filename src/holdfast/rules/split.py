@@ -1,0 +1,89 @@
+"""FedSplit, with the two ways FedDyn's authors average it under partial participation."""
+
+from typing import Any
+
+from holdfast.rule import ClientView, Need, Rule, ServerView, State, Tilt
+from holdfast.trees import Tree, add, axpy, scale, sub
+
+
+def _towards_reflection(at: ClientView, step_size: Any) -> Tilt:
+    # |y - (2x - z)|^2 / (2s) has gradient (y - x)/s + (z - x)/s.
+    return Tilt(linear=scale(1 / step_size, sub(at.mine, at.x)), pull=1 / step_size)
+
+
+class SplitAll(Rule):
+    r"""Peaceman-Rachford splitting; the server averages every client's row, active or not.
+
+    $$ y_i = \arg\min_y f_i(y) + \tfrac{1}{2s}\|y - (2x - z_i)\|^2, \quad
+       z_i \leftarrow z_i + 2(y_i - x), \quad x = \tfrac1N\textstyle\sum_i z_i $$
+
+    Travels: the model down, delta up (the mean of all rows moves by what the active ones report).
+
+    Args:
+        step_size: s, the step of the proximal operator.
+
+    Reduces to: `SplitActive` under full participation.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.Algorithm(hf.rules.SplitAll(step_size=0.5)).rule
+        SplitAll(step_size=0.5)
+
+    Reference: Pathak and Wainwright, "FedSplit", NeurIPS 2020; FedDyn, appendix A.4.
+    """
+
+    needs = frozenset({Need.HONEST_DELTA, Need.FIRST})
+    step_size: Any
+
+    def init(self, params: Tree) -> State:
+        return State(server=params, client=params)  # mean of the z_i, z_i
+
+    def tilt(self, at: ClientView) -> Tilt:
+        return _towards_reflection(at, self.step_size)
+
+    def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
+        return scale(2.0, delta)
+
+    def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
+        return add(at.mine, heard)
+
+    def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
+        z = axpy(at.share, heard, at.state)
+        return sub(z, at.x), z
+
+
+class SplitActive(Rule):
+    r"""Peaceman-Rachford splitting; the server averages the rows of this round's clients.
+
+    $$ z_i \leftarrow z_i + 2(y_i - x), \quad x = \tfrac1{|S|}\textstyle\sum_{i \in S} z_i $$
+
+    Travels: the model down; up, in place of delta, the way from x to the new row.
+
+    Args:
+        step_size: s, the step of the proximal operator.
+
+    Reduces to: `SplitAll` under full participation.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.fedsplit(step_size=0.5, average="active").rule
+        SplitActive(step_size=0.5)
+
+    Reference: Pathak and Wainwright, "FedSplit", NeurIPS 2020; FedDyn, appendix A.4.
+    """
+
+    needs = frozenset({Need.FIRST})
+    rewrites_delta = True
+    step_size: Any
+
+    def init(self, params: Tree) -> State:
+        return State(client=params)
+
+    def tilt(self, at: ClientView) -> Tilt:
+        return _towards_reflection(at, self.step_size)
+
+    def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:
+        return sub(axpy(2.0, delta, at.mine), at.x), ()
+
+    def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
+        return add(at.x, delta)

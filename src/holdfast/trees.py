@@ -1,0 +1,94 @@
+"""The algebra of models: a model is any pytree of arrays."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax import tree
+
+from holdfast.errors import HoldfastError
+
+Tree: TypeAlias = Any
+Number: TypeAlias = Any  # a Python number, or an array without axes
+Mask: TypeAlias = Sequence[bool] | Callable[[str], bool]
+
+add = functools.partial(tree.map, jnp.add)
+sub = functools.partial(tree.map, jnp.subtract)
+neg = functools.partial(tree.map, jnp.negative)
+zeros = functools.partial(tree.map, jnp.zeros_like)
+
+
+def flatten(u: Tree) -> tuple[list[Any], Any]:
+    """Leaves and structure."""
+    leaves, definition = tree.flatten(u)
+    return leaves, definition
+
+
+def scale(a: Number, u: Tree) -> Tree:
+    """a u, each leaf in its own type."""
+    return tree.map(lambda p: (a * p).astype(p.dtype), u)
+
+
+def axpy(a: Number, u: Tree, v: Tree) -> Tree:
+    """a u + v, each leaf in the type of v."""
+    return tree.map(lambda p, q: (a * p + q).astype(q.dtype), u, v)
+
+
+def mix(a: Number, u: Tree, v: Tree) -> Tree:
+    """a u + (1 - a) v."""
+    return tree.map(lambda p, q: (a * p + (1 - a) * q).astype(p.dtype), u, v)
+
+
+def norm(u: Tree) -> jax.Array:
+    """Euclidean norm over all leaves together."""
+    return jnp.sqrt(sum(jnp.vdot(p, p).real for p in tree.leaves(u)))
+
+
+def finite(u: Tree) -> jax.Array:
+    """Whether every number in the tree is finite."""
+    checks = [jnp.all(jnp.isfinite(p)) for p in tree.leaves(u)]
+    return functools.reduce(jnp.logical_and, checks, jnp.bool_(True))
+
+
+def select(condition: jax.Array, u: Tree, v: Tree) -> Tree:
+    """u where the condition holds, else v."""
+    return tree.map(lambda p, q: jnp.where(condition, p, q), u, v)
+
+
+def nbytes(u: Tree) -> int:
+    """Bytes of all leaves, from their shapes and types."""
+    return sum(int(p.size) * jnp.dtype(p.dtype).itemsize for p in tree.leaves(u))
+
+
+def float_type(u: Tree) -> jnp.dtype:
+    """The type in which scalars about this model are kept."""
+    return jnp.result_type(*(p.dtype for p in tree.leaves(u)))
+
+
+def paths(u: Tree) -> list[str]:
+    """Names of the leaves, such as `hidden_0/kernel`."""
+    return [
+        "/".join(str(getattr(k, "key", getattr(k, "idx", getattr(k, "name", k)))) for k in path)
+        for path, _ in jax.tree_util.tree_flatten_with_path(u)[0]
+    ]
+
+
+def resolve_mask(mask: Mask, like: Tree, owner: str) -> tuple[bool, ...]:
+    """One bool per leaf of `like`, from bools or from a function of the leaf's path."""
+    names = paths(like)
+    if callable(mask):
+        return tuple(bool(mask(name)) for name in names)
+    if len(mask) != len(names):
+        raise HoldfastError(
+            f"{owner}: mask has {len(mask)} entries but params has {len(names)} leaves: "
+            f"{', '.join(names)}. Give one bool per leaf, or a function of the leaf path."
+        )
+    return tuple(bool(m) for m in mask)
+
+
+def describe_shapes(u: Tree) -> str:
+    """Shapes and types, for messages: `x float32(20, 64), y int32(20,)`."""
+    leaves = zip(paths(u), tree.leaves(u), strict=True)
+    return ", ".join(f"{n} {jnp.dtype(p.dtype).name}{tuple(p.shape)}".strip() for n, p in leaves)
