@@ -1,0 +1,1 @@
+"""The papers: studies, and what their authors' code does differently."""

@@ -1,0 +1,1 @@
+"""FedDC (Gao et al., CVPR 2022)."""

@@ -1,0 +1,1 @@
+"""FedDyn (Acar et al., ICLR 2021)."""

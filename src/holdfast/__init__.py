@@ -1,6 +1,6 @@
 """holdfast: federated learning for data that disagrees."""
 
-from holdfast import algorithms, cohorts, data, evaluate, models, rules, schedules, trees
+from holdfast import algorithms, cohorts, data, evaluate, models, rules, schedules, testing, trees
 from holdfast.algorithm import Algorithm
 from holdfast.combinators import Chain, Masked, Uploaded
 from holdfast.data import Clients, Examples
@@ -60,5 +60,6 @@ __all__ = [
     "schedules",
     "simulate",
     "static",
+    "testing",
     "trees",
 ]

@@ -20,6 +20,7 @@ class Purpose(enum.IntEnum):
     WIRE = 5
 
 
+@jax.jit
 def round_key(seed: int, t: int) -> jax.Array:
     """The key of one round."""
     return jax.random.fold_in(jax.random.key(seed), t)
@@ -32,5 +33,7 @@ def client_key(round_key: jax.Array, client: jax.Array, purpose: Purpose) -> jax
 
 def host_generator(purpose: Purpose, seed: int, t: int = 0, client: int = 0) -> np.random.Generator:
     """The same discipline for numbers drawn on the host, such as cohorts and batch order."""
-    entropy = np.random.SeedSequence((seed, purpose, t, client))
-    return np.random.Generator(np.random.Philox(entropy))
+    # Philox is a function of key and counter; its low counter words run within one stream.
+    key = np.array([seed, purpose], np.uint64)
+    counter = np.array([0, 0, client, t], np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))

@@ -205,6 +205,58 @@ def _signature(u: Tree) -> Any:
     return tree.structure(u), [(tuple(p.shape), jnp.dtype(p.dtype)) for p in tree.leaves(u)]
 
 
+class Sums(NamedTuple):
+    """What the server has heard so far in a round."""
+
+    coded: Tree  # weighted as the algorithm weights deltas
+    heard: Tree  # one head, one vote
+    weight: jax.Array
+    heads: jax.Array
+
+
+def open_round(
+    algorithm: Algorithm, x: Tree, server: Sides, row: Sides
+) -> tuple[Tree, Sides, Sums]:
+    """Server: what to broadcast, the state meanwhile, and sums to add replies to."""
+    msg, rule_state = algorithm.rule.send(ServerView(x, server.rule))
+    shapes = reply_shapes(algorithm, x, msg, row)
+    nothing = tree.map(lambda s: jnp.zeros(s.shape, s.dtype), (shapes.coded, shapes.heard))
+    zero = jnp.zeros((), float_type(x))
+    return msg, Sides(rule_state, server.wire), Sums(*nothing, zero, zero)
+
+
+def accept(
+    algorithm: Algorithm, sums: Sums, reply: Reply, row: Sides, work: Work
+) -> tuple[Sums, Sides, jax.Array]:
+    """Server: add a reply if it is finite. The client's row changes only then."""
+    accepted = (work.count > 0) & finite(reply)
+    head = accepted.astype(sums.heads.dtype)
+    w = head * work.weight if algorithm.weighting == "examples" else head
+    # The select keeps a non-finite reply out of the sum: 0 x nan would still be nan.
+    coded = axpy(w, select(accepted, reply.coded, zeros(sums.coded)), sums.coded)
+    heard = axpy(head, select(accepted, reply.heard, zeros(sums.heard)), sums.heard)
+    sums = Sums(coded, heard, sums.weight + w, sums.heads + head)
+    return sums, select(accepted, reply.row, row), accepted
+
+
+def close_round(
+    algorithm: Algorithm, x: Tree, server: Sides, sums: Sums, population: Any
+) -> tuple[Tree, Sides]:
+    """Server: the two means, then the rule's step."""
+
+    def mean(total: Tree, weight: jax.Array) -> Tree:
+        # An empty cohort is refused by the engine; the maximum only keeps its zeros finite.
+        safe = jnp.maximum(weight, jnp.finfo(weight.dtype).tiny)
+        return tree.map(lambda a: (a / safe).astype(a.dtype), total)
+
+    share = sums.heads / population
+    mean_coded = mean(sums.coded, sums.weight)
+    (delta, _), wire_state = algorithm.wire.decode(mean_coded, server.wire, share)
+    at = ServerView(x, server.rule, share)
+    delta, rule_state = algorithm.rule.step(delta, mean(sums.heard, sums.heads), at)
+    return add(x, delta), Sides(rule_state, wire_state)
+
+
 def federated_round(
     algorithm: Algorithm,
     model: HasLoss,
@@ -221,38 +273,16 @@ def federated_round(
 
     `rows` and `work` have a leading axis, one slot per client; slots with no steps are empty.
     """
-    dtype = float_type(x)
-    rule, wire = algorithm.rule, algorithm.wire
-    msg, rule_state = rule.send(ServerView(x, server.rule))
-    work = work._replace(weight=jnp.asarray(work.weight).astype(dtype))
+    work = work._replace(weight=jnp.asarray(work.weight).astype(float_type(x)))
+    msg, server, sums = open_round(algorithm, x, server, tree.map(lambda a: a[0], rows))
 
-    def one(sums: tuple[Any, ...], client: tuple[Sides, Work]) -> tuple[Any, Any]:
-        (coded, heard, by_weight, by_head), (row, slot) = sums, client
+    def one(sums: Sums, client: tuple[Sides, Work]) -> tuple[Sums, tuple[Sides, jax.Array]]:
+        row, slot = client
         with place(client=slot.client):
             reply = client_round(algorithm, model, steps, x, msg, row, examples, slot, key)
-        accepted = (slot.count > 0) & finite(reply)
-        w = slot.weight if algorithm.weighting == "examples" else jnp.ones_like(slot.weight)
-        w = jnp.where(accepted, w, 0)
-        head = accepted.astype(dtype)
-        # The select keeps a non-finite reply out of the sum: 0 x nan would still be nan.
-        coded = axpy(w, select(accepted, reply.coded, zeros(coded)), coded)
-        heard = axpy(head, select(accepted, reply.heard, zeros(heard)), heard)
-        row = select(accepted, reply.row, row)
-        return (coded, heard, by_weight + w, by_head + head), (row, accepted)
+        sums, row, accepted = accept(algorithm, sums, reply, row, slot)
+        return sums, (row, accepted)
 
-    shapes = reply_shapes(algorithm, x, msg, tree.map(lambda a: a[0], rows))
-    nothing = tree.map(lambda s: jnp.zeros(s.shape, s.dtype), (shapes.coded, shapes.heard))
-    zero = jnp.zeros((), dtype)
-    sums, (rows, accepted) = lax.scan(one, (*nothing, zero, zero), (rows, work))
-    coded, heard, by_weight, by_head = sums
-
-    def mean(total: Tree, weight: jax.Array) -> Tree:
-        # An empty cohort is refused by the engine; the maximum only keeps its zeros finite.
-        safe = jnp.maximum(weight, jnp.finfo(dtype).tiny)
-        return tree.map(lambda a: (a / safe).astype(a.dtype), total)
-
-    share = by_head / population
-    (delta, _), wire_state = wire.decode(mean(coded, by_weight), server.wire, share)
-    at = ServerView(x, rule_state, share)
-    delta, rule_state = rule.step(delta, mean(heard, by_head), at)
-    return Outcome(add(x, delta), Sides(rule_state, wire_state), rows, accepted)
+    sums, (rows, accepted) = lax.scan(one, sums, (rows, work))
+    x, server = close_round(algorithm, x, server, sums, population)
+    return Outcome(x, server, rows, accepted)

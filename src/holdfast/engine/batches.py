@@ -75,9 +75,12 @@ class Planner:
         """Batches of one client: passes over its rows, each in a fresh order, cut after `steps`."""
         batch = self.batch_size
         per_pass = int(self._batches_per_pass(np.array([len(mine)]))[0])
-        rng = host_generator(Purpose.ORDER, self.seed, t, client)
         out = np.full((-(-steps // per_pass), per_pass * batch), -1, np.int32)
-        for one_pass in out:
-            order = rng.permutation(mine) if self.local.shuffle else mine
-            one_pass[: min(len(mine), per_pass * batch)] = order[: per_pass * batch]
+        taken = min(len(mine), per_pass * batch)
+        if not self.local.shuffle or len(mine) <= batch:  # within one batch there is no order
+            out[:, :taken] = mine[:taken]
+        else:
+            rng = host_generator(Purpose.ORDER, self.seed, t, client)
+            for one_pass in out:
+                one_pass[:taken] = rng.permutation(mine)[:taken]
         return out.reshape(-1, batch)[:steps]

@@ -28,7 +28,7 @@ _DIGEST = 32  # bytes of sha256 at the end of the file
 def to_bytes(arrays: Tree, about: dict[str, str] | None = None) -> bytes:
     """A tree's leaves as safetensors; its structure is not stored."""
     leaves = tree.leaves(jax.device_get(arrays))
-    named = {f"{i:06d}": np.ascontiguousarray(a) for i, a in enumerate(leaves)}
+    named = {f"{i:06d}": np.asarray(a, order="C") for i, a in enumerate(leaves)}
     return safetensors.numpy.save(named, metadata=about)
 
 

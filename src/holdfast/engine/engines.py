@@ -12,6 +12,11 @@ _compiled_round = jax.jit(federated_round, static_argnames="model")
 _compiled_preparation = jax.jit(prepare_cohort, static_argnames="model")
 
 
+def compiled_programs() -> int:
+    """How many rounds have been compiled in this process."""
+    return int(_compiled_round._cache_size())  # jax's own count
+
+
 @dataclasses.dataclass(frozen=True)
 class Engine:
     """A whole round is one compiled program; new numbers, cohorts and seeds compile nothing anew."""

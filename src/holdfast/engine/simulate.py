@@ -139,36 +139,16 @@ class Experiment:
             history=History(),
         )
 
-    def advance(self, state: RunState) -> RunState:
-        """The state after one more round."""
-        began, t = time.perf_counter(), state.round
-        able = self.planner.able
-        ids = self.cohort.draw(t, able, host_generator(Purpose.COHORT, self.seed, t))
-        if len(ids):
-            state, left_out = self._train(state, t, ids)
-        else:
-            left_out = 0  # a given schedule may name only clients without data
-        wire = self.algorithm.wire
-        entry = Entry(
-            t + 1,
-            tuple(int(i) for i in ids),
-            wire.bytes_down(self.outline.broadcast),
-            wire.bytes_up(self.outline.reply.coded),
-        )
-        state = dataclasses.replace(state, round=t + 1, ledger=state.ledger.record(entry))
-        trained = time.perf_counter()
-        row = self._evaluate(state) | {
-            "bytes_down": entry.bytes_down,
-            "bytes_up": entry.bytes_up,
-            "clients": len(ids),
-            "left_out": left_out,
-            "seconds": trained - began,
-        }
-        return dataclasses.replace(state, history=state.history.record({"round": t + 1} | row))
+    def draw(self, state: RunState) -> np.ndarray:
+        """The clients of the next round."""
+        rng = host_generator(Purpose.COHORT, self.seed, state.round)
+        return self.cohort.draw(state.round, self.planner.able, rng)
 
-    def _train(self, state: RunState, t: int, ids: np.ndarray) -> tuple[RunState, int]:
+    def arguments(self, state: RunState, ids: np.ndarray) -> dict[str, Any]:
+        """What the next round is a function of."""
+        t = state.round
         slots = self.engine.slots(len(ids), getattr(self.cohort, "steady", False))
-        given: dict[str, Any] = {
+        shared: dict[str, Any] = {
             "algorithm": hyper.at_round(self.algorithm, t),
             "model": self.model,
             "x": state.params,
@@ -177,27 +157,49 @@ class Experiment:
             "work": self.planner.work(t, ids, slots),
             "key": round_key(self.seed, t),
         }
-        fresh = np.array(
-            [int(i) not in state.rows.touched for i in ids] + [False] * (slots - len(ids))
+        if self.algorithm.rule.prepares:
+            fresh = np.zeros(slots, bool)
+            fresh[: len(ids)] = [int(i) not in state.rows.touched for i in ids]
+            shared["rows"] = self.engine.prepare(t, fresh=fresh, **shared)
+        return shared | {
+            "steps": self.local.at(t, state.params),
+            "server": state.server,
+            "population": float(len(self.planner.able)),
+        }
+
+    def advance(self, state: RunState) -> RunState:
+        """The state after one more round."""
+        began, t = time.perf_counter(), state.round
+        ids = self.draw(state)
+        left_out = 0
+        if len(ids):  # a given schedule may name only clients without data
+            outcome = self.engine.round(t, **self.arguments(state, ids))
+            accepted = np.asarray(outcome.accepted)[: len(ids)]
+            left_out = int((~accepted).sum())
+            if left_out == len(ids):
+                raise RoundFailedError(
+                    f"round {t + 1}: not one of {len(ids)} clients returned finite numbers. Try a "
+                    f"smaller learning_rate, a clip in Local, or engine=hf.DebugEngine() to see where."
+                )
+            rows = state.rows.write(ids, outcome.rows, accepted)
+            state = dataclasses.replace(state, params=outcome.x, server=outcome.server, rows=rows)
+        wire = self.algorithm.wire
+        entry = Entry(
+            t + 1,
+            tuple(int(i) for i in ids),
+            wire.bytes_down(self.outline.broadcast),
+            wire.bytes_up(self.outline.reply.coded),
         )
-        if self.algorithm.rule.prepares and fresh.any():
-            given["rows"] = self.engine.prepare(t, fresh=fresh, **given)
-        outcome = self.engine.round(
-            t,
-            steps=self.local.at(t, state.params),
-            server=state.server,
-            population=float(len(self.planner.able)),
-            **given,
-        )
-        accepted = np.asarray(outcome.accepted)[: len(ids)]
-        if not accepted.any():
-            raise RoundFailedError(
-                f"round {t + 1}: not one of {len(ids)} clients returned finite numbers. Try a smaller "
-                f"learning_rate, a clip in Local, or engine=hf.DebugEngine() to see where it begins."
-            )
-        rows = state.rows.write(ids, outcome.rows, accepted)
-        state = dataclasses.replace(state, params=outcome.x, server=outcome.server, rows=rows)
-        return state, int((~accepted).sum())
+        state = dataclasses.replace(state, round=t + 1, ledger=state.ledger.record(entry))
+        seconds = time.perf_counter() - began
+        row = {"round": t + 1, **self._evaluate(state)} | {
+            "bytes_down": entry.bytes_down,
+            "bytes_up": entry.bytes_up,
+            "clients": len(ids),
+            "left_out": left_out,
+            "seconds": seconds,
+        }
+        return dataclasses.replace(state, history=state.history.record(row))
 
     def _evaluate(self, state: RunState) -> dict[str, Any]:
         sizes = self.clients.sizes
@@ -224,8 +226,8 @@ def _check_types(algorithm: Any, model: Any, clients: Any, local: Any, seed: Any
                 f"simulate: {name} is a {type(value).__name__}; give a {kind.__name__}, "
                 f"such as {example}."
             )
-    if not isinstance(seed, int | np.integer) or seed < 0:
-        raise HoldfastError(f"simulate: seed={seed!r}; give a whole number of at least 0.")
+    if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
+        raise HoldfastError(f"simulate: seed={seed!r}; give a whole number in 0..{2**31 - 1}.")
 
 
 def _as_sequence(evaluate: Any) -> tuple[Evaluator, ...]:

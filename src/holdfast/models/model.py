@@ -67,11 +67,18 @@ def classifier(module: nn.Module, classes: int) -> Model:
     Equal modules give the same model, so that asking twice does not compile twice.
     """
 
-    def init(key: jax.Array, examples: Tree) -> Tree:
-        sample = tree.map(lambda a: jnp.asarray(a[:1]), examples.x)
-        return jax.jit(module.init)(key, sample)["params"]
+    @jax.jit
+    def begin(key: jax.Array, x: jax.Array) -> Tree:
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            return module.init(key, x)["params"]
+        # Drawn in 32 bits and then in the type of the data: the same start in any precision.
+        params = module.init(key, x.astype(jnp.float32))["params"]
+        return tree.map(lambda p: p.astype(x.dtype), params)
 
-    def logits(params: Tree, x: Tree, key: jax.Array | None = None) -> Any:
+    def init(key: jax.Array, examples: Tree) -> Tree:
+        return begin(key, jnp.asarray(examples.x[:1]))
+
+    def logits(params: Tree, x: jax.Array, key: jax.Array | None = None) -> Any:
         rngs = None if key is None else {"dropout": key}
         return module.apply({"params": params}, x, rngs=rngs)
 

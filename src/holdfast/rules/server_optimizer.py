@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import optax
 
 from holdfast.rule import Rule, ServerView, State
@@ -45,4 +46,5 @@ class ServerOptimizer(Rule):
         return State(server=self._transform().init(params))
 
     def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
-        return self._transform().update(neg(delta), at.state, at.x)
+        with jax.numpy_dtype_promotion("standard"):  # optax mixes counters and decay rates
+            return self._transform().update(neg(delta), at.state, at.x)

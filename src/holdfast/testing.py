@@ -1,0 +1,377 @@
+"""`check(algorithm)`: what every method must satisfy, ours and yours.
+
+>>> import holdfast as hf
+>>> hf.testing.check(hf.algorithms.fedavg(), only=["types"])
+Report(fedavg: 1 checks passed: types)
+"""
+
+import dataclasses
+import functools
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import tree
+
+from holdfast import cohorts, hyper
+from holdfast.algorithm import Algorithm
+from holdfast.data.clients import Clients, Examples
+from holdfast.data.partition import by
+from holdfast.engine import engines
+from holdfast.engine.checkpoint import Checkpoint, from_bytes, to_bytes
+from holdfast.engine.engines import DebugEngine
+from holdfast.engine.simulate import Experiment, Run, simulate
+from holdfast.engine.state import RunState
+from holdfast.errors import HoldfastError, RoundFailedError, did_you_mean
+from holdfast.hyper import PerClient
+from holdfast.keys import Purpose, client_key, host_generator, round_key
+from holdfast.local import Local
+from holdfast.models.dense import mlp
+from holdfast.models.model import Model
+from holdfast.round import Outcome, accept, client_round, close_round, open_round
+from holdfast.trees import Tree, nbytes
+
+__all__ = ["ConformanceError", "Report", "check"]
+
+
+class ConformanceError(HoldfastError, AssertionError):
+    """An algorithm that does not behave; says which checks failed and how."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What was checked."""
+
+    name: str
+    passed: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"Report({self.name}: {len(self.passed)} checks passed: {', '.join(self.passed)})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """An algorithm and a small problem of unequal clients to try it on."""
+
+    algorithm: Algorithm
+    model: Model
+    clients: Clients
+    local: Local
+    rounds: int = 3
+
+    def run(self, **changes: Any) -> Run:
+        """Simulate, with some things changed."""
+        case = dataclasses.replace(
+            self, **{k: changes.pop(k) for k in list(changes) if k in ("algorithm", "clients")}
+        )
+        rounds = changes.pop("rounds", self.rounds)
+        return simulate(case.algorithm, case.model, case.clients, case.local, rounds, **changes)
+
+    def experiment(self, **changes: Any) -> Experiment:
+        """The run before it runs."""
+        return Experiment(self.algorithm, self.model, self.clients, self.local, **changes)
+
+
+def _tiny_clients() -> Clients:
+    rng = np.random.default_rng(7)
+    sizes = (7, 12, 4, 9)
+    x = rng.normal(size=(sum(sizes), 5)).astype(np.float32)
+    y = rng.integers(0, 3, sum(sizes)).astype(np.int32)
+    return by(Examples(x, y), np.repeat(np.arange(len(sizes)), sizes))
+
+
+def check(
+    algorithm: Algorithm,
+    model: Model | None = None,
+    clients: Clients | None = None,
+    local: Local | None = None,
+    only: Sequence[str] | None = None,
+) -> Report:
+    """Check that an algorithm keeps what every method must; raises `ConformanceError` if not.
+
+    Args:
+        algorithm: `hf.algorithms.*()`, or `hf.Algorithm(YourRule(...))`.
+        model: an MLP with leaves `hidden_0/bias`, `hidden_0/kernel`, `classifier/bias`,
+            `classifier/kernel` unless given; give your own for rules bound to a model.
+        clients: four clients of 7, 12, 4 and 9 examples unless given.
+        local: two epochs in batches of 4 unless given.
+        only: names of some checks; all of `holdfast.testing.CHECKS` unless given.
+    """
+    case = Case(
+        algorithm,
+        model or mlp([4], classes=3),
+        clients or _tiny_clients(),
+        local or Local(learning_rate=0.1, epochs=2, batch_size=4),
+    )
+    for name in only or ():
+        if name not in CHECKS:
+            raise HoldfastError(f"check: no check `{name}`; {did_you_mean(name, CHECKS)}")
+    wanted = CHECKS if only is None else {name: CHECKS[name] for name in only}
+    failures = []
+    for name, function in wanted.items():
+        try:
+            function(case)
+        except AssertionError as failure:
+            failures.append(f"{name}: {failure}")
+    if failures:
+        raise ConformanceError(f"{algorithm.name} does not conform. " + " | ".join(failures))
+    return Report(algorithm.name, tuple(wanted))
+
+
+def _everything(state: RunState) -> Tree:
+    rows = [state.rows[i] for i in range(len(state.rows))]
+    return jax.device_get((state.params, state.server, rows))
+
+
+def _require_same(a: Tree, b: Tree, what: str) -> None:
+    for p, q in zip(tree.leaves(a), tree.leaves(b), strict=True):
+        if not np.array_equal(p, q, equal_nan=True):
+            off = float(np.max(np.abs(np.asarray(p, float) - np.asarray(q, float))))
+            raise AssertionError(f"{what} differ by {off:.3g} where every bit must be the same")
+
+
+def _require_close(a: Tree, b: Tree, what: str, tolerance: float = 2e-5) -> None:
+    for p, q in zip(tree.leaves(a), tree.leaves(b), strict=True):
+        p, q = np.asarray(p, float), np.asarray(q, float)
+        off = float(np.max(np.abs(p - q) / (1 + np.abs(q)), initial=0))
+        if not off <= tolerance:
+            raise AssertionError(f"{what} differ by {off:.3g}, more than rounding")
+
+
+def _types(u: Tree) -> list[Any]:
+    return [jnp.result_type(p) for p in tree.leaves(u)]
+
+
+def _check_types(case: Case) -> None:
+    """Models, rows and states keep the type they began with, in 32 and 64 bits."""
+    for bits, wide in (("float32", False), ("float32", True), ("float64", True)):
+        with jax.enable_x64(wide):
+            examples = case.clients.examples
+            examples = examples._replace(x=examples.x.astype(bits))
+            clients = dataclasses.replace(case.clients, examples=examples)
+            before, after = (case.run(clients=clients, rounds=rounds) for rounds in (0, 2))
+            if _types(_everything(before.state)) != _types(_everything(after.state)):
+                raise AssertionError(f"{bits} with x64={wide}: a type changes during rounds")
+            if set(_types(after.params)) != {jnp.dtype(bits)}:
+                raise AssertionError(f"{bits} with x64={wide}: the model is {_types(after.params)}")
+
+
+def _first_round(case: Case) -> tuple[Experiment, RunState, dict[str, Any]]:
+    """An experiment one round in, and the arguments of its next round."""
+    experiment = case.experiment()
+    state = experiment.advance(experiment.begin())
+    return experiment, state, experiment.arguments(state, experiment.draw(state))
+
+
+def _permuted(given: dict[str, Any], order: Any) -> dict[str, Any]:
+    rows, work = tree.map(lambda a: np.asarray(a)[order], (given["rows"], given["work"]))
+    return given | {"rows": rows, "work": work}
+
+
+def _compiled(given: dict[str, Any]) -> Outcome:
+    return engines.Engine().round(0, **given)
+
+
+def _check_order(case: Case) -> None:
+    """In which order a cohort's clients are visited does not matter."""
+    _, _, given = _first_round(case)
+    slots = len(given["work"].client)
+    back = np.arange(slots)[::-1]
+    there, here = _compiled(_permuted(given, back)), _compiled(given)
+    _require_close(there[:2], here[:2], "results of two orders")
+    _require_close(tree.map(lambda a: a[back], there.rows), here.rows, "rows of two orders")
+
+
+def _check_padding(case: Case) -> None:
+    """Empty slots and unused batches change nothing."""
+    _, _, given = _first_round(case)
+    slots = len(given["work"].client)
+
+    def pad(a: Any) -> Any:
+        return np.concatenate([a, np.repeat(np.asarray(a)[-1:], 2, axis=0)])
+
+    rows, work = tree.map(pad, (given["rows"], given["work"]))
+    count = np.where(np.arange(slots + 2) < slots, work.count, 0).astype(work.count.dtype)
+    unused = np.full_like(work.batches[:, :3], -1)
+    work = work._replace(count=count, batches=np.concatenate([work.batches, unused], axis=1))
+    padded, plain = _compiled(given | {"rows": rows, "work": work}), _compiled(given)
+    _require_close(padded[:2], plain[:2], "results with and without padding", 1e-6)
+    _require_close(tree.map(lambda a: a[:slots], padded.rows), plain.rows, "rows under padding")
+
+
+def _check_empty_client(case: Case) -> None:
+    """A client without data counts as if it were not there."""
+    old = case.clients
+    more = Clients(old.examples, old.order, np.append(old.offsets, old.offsets[-1]))
+
+    def extend(leaf: Any) -> Any:
+        if not isinstance(leaf, PerClient):
+            return leaf
+        return PerClient(np.append(leaf.values, np.asarray(leaf.values)[-1]))
+
+    wider = tree.map(extend, case.algorithm, is_leaf=lambda leaf: isinstance(leaf, PerClient))
+    with_empty = case.run(algorithm=wider, clients=more)
+    _require_same(with_empty.params, case.run().params, "models with and without an empty client")
+
+
+def _check_engines(case: Case) -> None:
+    """Compiled together, one client at a time without compilation, and vmapped: the same round."""
+    experiment, state, given = _first_round(case)
+    compiled = _compiled(given)
+    _require_close(DebugEngine().round(0, **given)[:3], compiled[:3], "compiled and debug rounds")
+    algorithm, x = given["algorithm"], state.params
+    row = tree.map(lambda a: a[0], given["rows"])
+    msg, _, sums = open_round(algorithm, x, state.server, row)
+    visit = functools.partial(client_round, algorithm, case.model, given["steps"], x, msg)
+
+    def one(row: Any, work: Any) -> Any:
+        return visit(row, experiment.examples, work, given["key"])
+
+    work = given["work"]._replace(weight=jnp.asarray(given["work"].weight, sums.weight.dtype))
+    replies = jax.jit(jax.vmap(one))(given["rows"], work)
+    _require_close(replies.row, compiled.rows, "scanned and vmapped rows")
+
+
+def _check_bytes(case: Case) -> None:
+    """Clients that are reached only through bytes give the same round, and the ledger counts them."""
+    experiment, state, given = _first_round(case)
+    compiled = _compiled(given)
+    algorithm, x = given["algorithm"], state.params
+    slots = range(len(given["work"].client))
+    rows = [tree.map(lambda a, i=i: np.asarray(a)[i], given["rows"]) for i in slots]
+    msg, server, sums = open_round(algorithm, x, state.server, rows[0])
+    down = to_bytes((x, msg))
+    work = given["work"]._replace(weight=np.asarray(given["work"].weight, sums.weight.dtype))
+    run_client = jax.jit(client_round, static_argnums=1)
+    for i in slots:
+        mine = tree.map(lambda a, i=i: jnp.asarray(np.asarray(a)[i]), work)
+        there = tree.map(jnp.asarray, from_bytes(down, (x, msg)))
+        reply = run_client(
+            algorithm,
+            case.model,
+            given["steps"],
+            *there,
+            rows[i],
+            experiment.examples,
+            mine,
+            given["key"],
+        )
+        back = tree.map(jnp.asarray, from_bytes(to_bytes(reply.coded), reply.coded))
+        entry = state.ledger.entries[-1]
+        wire = case.algorithm.wire
+        if (entry.down, entry.up) != (wire.bytes_down((x, msg)), wire.bytes_up(back)):
+            raise AssertionError(
+                f"the ledger says {entry.down} bytes down and {entry.up} up; "
+                f"{nbytes((x, msg))} and {nbytes(back)} travelled"
+            )
+        sums, _, _ = accept(algorithm, sums, reply._replace(coded=back), rows[i], mine)
+    remote = close_round(algorithm, x, server, sums, given["population"])
+    _require_close(remote, compiled[:2], "rounds through bytes and in one program")
+
+
+def _check_resume(case: Case) -> None:
+    """Saved, loaded and gone on with, a run ends in the same bits as without interruption."""
+    whole = case.run(rounds=4)
+    with tempfile.TemporaryDirectory() as folder:
+        case.run(rounds=2, checkpoint=Checkpoint(folder, every=1))
+        resumed = case.run(rounds=4, checkpoint=Checkpoint(folder, every=1))
+    _require_same(_everything(resumed.state), _everything(whole.state), "resumed and whole runs")
+    if resumed.ledger != whole.ledger:
+        raise AssertionError("the ledger of the resumed run is another")
+
+
+def _numbers(algorithm: Algorithm) -> Iterator[tuple[str, Algorithm]]:
+    """Each hyper-parameter's name, and the algorithm with it changed."""
+    now = hyper.at_round(algorithm, 0)
+    leaves, definition = jax.tree_util.tree_flatten_with_path(now)
+    for i, (path, value) in enumerate(leaves):
+        changed = [v for _, v in leaves]
+        changed[i] = value * 0.5 + 0.01  # stays inside (0, 1), as decay rates must
+        yield jax.tree_util.keystr(path), tree.unflatten(definition, changed)
+
+
+def _check_recompilation(case: Case) -> None:
+    """New values of hyper-parameters and step sizes compile nothing."""
+    case.run(rounds=2)
+    before = engines.compiled_programs()
+    for _, changed in _numbers(case.algorithm):
+        case.run(rounds=2, algorithm=changed)
+    slower = dataclasses.replace(case, local=dataclasses.replace(case.local, learning_rate=0.07))
+    slower.run(rounds=2, seed=5)
+    if engines.compiled_programs() != before:
+        raise AssertionError("another value, step size or seed compiled another program")
+
+
+def _check_hyper_parameters(case: Case) -> None:
+    """Every hyper-parameter has an effect."""
+    plain = _everything(case.run(rounds=4).state)
+    for name, changed in _numbers(case.algorithm):
+        other = _everything(case.run(rounds=4, algorithm=changed).state)
+        pairs = zip(tree.leaves(plain), tree.leaves(other), strict=True)
+        if all(np.array_equal(p, q) for p, q in pairs):
+            raise AssertionError(f"{name} changes nothing")
+
+
+_SICK = 1.0e9  # an input that no healthy example has
+
+
+@functools.lru_cache(maxsize=16)
+def _fragile(model: Model) -> Model:
+    """The same model, whose loss is NaN on sick examples."""
+
+    def loss(params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
+        losses = model.losses(params, batch, key)
+        sick = jnp.any(batch.x.reshape(batch.x.shape[0], -1) == _SICK, axis=1)
+        return losses * jnp.where(sick, jnp.nan, 1.0)  # a product: the gradient is NaN too
+
+    return dataclasses.replace(model, loss=loss)
+
+
+def _check_poison(case: Case) -> None:
+    """A client whose numbers are not finite is left out: as if it had not replied."""
+    x = np.array(case.clients.examples.x)
+    x[case.clients.rows(1)] = _SICK
+    sick = dataclasses.replace(case.clients, examples=case.clients.examples._replace(x=x))
+    case = dataclasses.replace(case, model=_fragile(case.model), clients=sick)
+    if case.algorithm.regroup is not None:  # one client holds all the data, so none is left
+        try:
+            case.run()
+        except RoundFailedError:
+            return
+        raise AssertionError("a round without one finite reply goes on")
+    healthy = [i for i in range(len(case.clients)) if i != 1]
+    both = [case.run(cohort=cohorts.schedule([ids])) for ids in ([*healthy, 1], healthy)]
+    poisoned, without = both
+    _require_close(poisoned.params, without.params, "models with a poisoned and an absent client")
+    _require_same(poisoned.rows[1], poisoned.rows.first, "a rejected client's rows")
+    if list(poisoned.history["left_out"]) != [1] * case.rounds:
+        raise AssertionError(f"left_out is {list(poisoned.history['left_out'])}, not 1 each round")
+
+
+def _check_repeat(case: Case) -> None:
+    """The same arguments give the same bits, and another seed gives others."""
+    first, second = case.run(), case.run()
+    _require_same(_everything(first.state), _everything(second.state), "two runs of one seed")
+    key = round_key(0, 1)
+    draws = [host_generator(Purpose.ORDER, 0, 1, i).integers(1 << 30) for i in (0, 1)]
+    keys = [jax.random.key_data(client_key(key, jnp.int32(i), Purpose.LOSS)) for i in (0, 1)]
+    if draws[0] == draws[1] or np.array_equal(*keys):
+        raise AssertionError("two clients share random numbers")
+
+
+CHECKS: dict[str, Callable[[Case], None]] = {
+    "types": _check_types,
+    "repeat": _check_repeat,
+    "order": _check_order,
+    "padding": _check_padding,
+    "empty client": _check_empty_client,
+    "engines": _check_engines,
+    "bytes": _check_bytes,
+    "resume": _check_resume,
+    "recompilation": _check_recompilation,
+    "hyper-parameters": _check_hyper_parameters,
+    "poison": _check_poison,
+}

@@ -1,0 +1,38 @@
+"""`holdfast.testing.check` over every name, and over a user's own rule."""
+
+import numpy as np
+import optax
+import pytest
+
+import holdfast as hf
+
+ALGORITHMS = {
+    "fedavg": hf.algorithms.fedavg(),
+    "fedavg, server step": hf.algorithms.fedavg(server_learning_rate=0.8, weighting="uniform"),
+    "fedprox": hf.algorithms.fedprox(mu=0.1),
+    "fedprox, per client": hf.algorithms.fedprox(mu=hf.PerClient(np.array([0.1, 0.2, 0.3, 0.0]))),
+    "scaffold": hf.algorithms.scaffold(),
+    "scaffold, published": hf.algorithms.scaffold(upload="published"),
+    "scaffold, option I": hf.algorithms.scaffold(option="I", server_learning_rate=0.9),
+    "fedpvr": hf.algorithms.fedpvr(mask=lambda path: path.startswith("classifier")),
+    "feddyn": hf.algorithms.feddyn(alpha=0.1),
+    "feddc": hf.algorithms.feddc(alpha=0.1),
+    "fedsplit": hf.algorithms.fedsplit(step_size=0.5),
+    "fedsplit, all": hf.algorithms.fedsplit(step_size=0.5, average="all"),
+    "fedadam": hf.algorithms.fedadam(),
+    "fedyogi": hf.algorithms.fedyogi(),
+    "fedavgm": hf.algorithms.fedavgm(learning_rate=0.7),
+    "centralised": hf.algorithms.centralised(),
+    "local_only": hf.algorithms.local_only(),
+    "an optax optimiser": hf.Algorithm(hf.rules.ServerOptimizer(optax.adagrad(0.1))),
+}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_conforms(name):
+    report = hf.testing.check(ALGORITHMS[name])
+    assert report.passed == tuple(hf.testing.CHECKS)
+
+
+def test_every_name_is_checked():
+    assert {name.split(",")[0] for name in ALGORITHMS} >= set(hf.algorithms.__all__)
