@@ -20,6 +20,9 @@ class Rows:
     clients: int
     touched: Mapping[int, Sides] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
 
+    def __repr__(self) -> str:
+        return f"Rows({self.clients} clients, {len(self.touched)} of them touched)"
+
     def __len__(self) -> int:
         return self.clients
 

@@ -288,6 +288,9 @@ class Run:
     experiment: Experiment
     state: RunState
 
+    def __repr__(self) -> str:
+        return f"Run({self.experiment.algorithm.name}, {self.state})"
+
     @property
     def history(self) -> History:
         """One row per round: what was evaluated, bytes down and up, clients, left out, seconds."""

@@ -19,3 +19,6 @@ class RunState:
     rows: Rows
     ledger: Ledger
     history: History
+
+    def __repr__(self) -> str:
+        return f"RunState(round {self.round}, {self.rows}, {self.ledger})"

@@ -44,6 +44,9 @@ class Model:
     check: Callable[[Tree], None] | None = None
     name: str = "model"
 
+    def __repr__(self) -> str:
+        return f"Model({self.name})"
+
     def losses(self, params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
         """One loss per example."""
         return self.loss(params, batch, key) if _takes_key(self.loss) else self.loss(params, batch)
@@ -104,4 +107,6 @@ def classifier(module: nn.Module, classes: int) -> Model:
                 f"must lie in 0..{classes - 1}; relabel the data or raise `classes`."
             )
 
-    return Model(init, loss, metrics, check, name=repr(module))
+    fields = (f for f in dataclasses.fields(module) if f.repr)
+    settings = ", ".join(f"{f.name}={getattr(module, f.name)!r}" for f in fields)
+    return Model(init, loss, metrics, check, name=f"{type(module).__name__}({settings})")
