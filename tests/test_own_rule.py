@@ -80,12 +80,12 @@ class Negative(hf.Rule):
 
 
 def test_check_names_the_number_without_effect():
-    with pytest.raises(hf.testing.ConformanceError, match="ignored changes nothing"):
+    with pytest.raises(hf.testing.ConformanceError, match=r"ignored changes nothing"):
         hf.testing.check(hf.Algorithm(Forgetful(1.0)), only=["hyper-parameters"])
 
 
 def test_a_row_that_changes_shape_or_type_is_refused_before_the_run():
-    with pytest.raises(hf.HoldfastError, match="`settle` returns a row of .*float32"):
+    with pytest.raises(hf.HoldfastError, match=r"`settle` returns a row of .*float32"):
         hf.testing.check(hf.Algorithm(Widening()), only=["types"])
 
 
@@ -99,7 +99,7 @@ def test_static_numbers_are_structure_and_not_hyper_parameters():
 
 
 def test_an_unknown_check_is_named():
-    with pytest.raises(hf.HoldfastError, match="did you mean `order`"):
+    with pytest.raises(hf.HoldfastError, match=r"did you mean `order`"):
         hf.testing.check(hf.algorithms.fedavg(), only=["orders"])
 
 
@@ -123,17 +123,17 @@ class Exact(hf.Rule):
 
 
 def test_declared_needs_are_refused_with_a_sentence():
-    with pytest.raises(hf.HoldfastError, match="Masked: Greedy needs the whole model"):
+    with pytest.raises(hf.HoldfastError, match=r"Masked: Greedy needs the whole model"):
         hf.Masked(Greedy(), [True])
     with pytest.raises(hf.HoldfastError, match=r"Greedy stands at place 0 of 2 but needs the last"):
         hf.Chain((Greedy(), hf.Rule()))
-    with pytest.raises(hf.HoldfastError, match="SplitAll stands at place 1 of 2"):
+    with pytest.raises(hf.HoldfastError, match=r"SplitAll stands at place 1 of 2"):
         hf.Chain((hf.rules.Proximal(0.1), hf.rules.SplitAll(0.5)))
-    with pytest.raises(hf.HoldfastError, match="Dynamic needs the delta .* Rewriting rewrites it"):
+    with pytest.raises(hf.HoldfastError, match=r"Dynamic needs the delta .* Rewriting rewrites it"):
         hf.Chain((hf.rules.Dynamic(0.1), Rewriting()))
-    with pytest.raises(hf.HoldfastError, match="Exact needs a wire .* Lossy changes them"):
+    with pytest.raises(hf.HoldfastError, match=r"Exact needs a wire .* Lossy changes them"):
         hf.Algorithm(Exact(), Lossy())
-    with pytest.raises(hf.HoldfastError, match="Greedy needs data or a loss at the server"):
+    with pytest.raises(hf.HoldfastError, match=r"Greedy needs data or a loss at the server"):
         hf.simulate(
             hf.Algorithm(Greedy()), hf.models.mlp([], 3), tiny_clients(), hf.Local(0.1), rounds=1
         )
@@ -142,10 +142,10 @@ def test_declared_needs_are_refused_with_a_sentence():
 def test_momentum_where_a_rule_needs_plain_steps_is_refused():
     clients, model = tiny_clients(), hf.models.mlp([4], classes=3)
     heavy = hf.Local(0.1, momentum=0.9)
-    with pytest.raises(hf.HoldfastError, match="momentum on `classifier/bias`"):
+    with pytest.raises(hf.HoldfastError, match=r"momentum on `classifier/bias`"):
         hf.simulate(hf.algorithms.scaffold(), model, clients, heavy, rounds=1)
     masked = hf.algorithms.fedpvr(mask=lambda path: path.startswith("classifier"))
-    with pytest.raises(hf.HoldfastError, match="keep it off this leaf with momentum_on"):
+    with pytest.raises(hf.HoldfastError, match=r"keep it off this leaf with momentum_on"):
         hf.simulate(masked, model, clients, heavy, rounds=1)
     elsewhere = hf.Local(0.1, momentum=0.9, momentum_on=lambda path: path.startswith("hidden"))
     assert hf.simulate(masked, model, clients, elsewhere, rounds=1).state.round == 1
@@ -153,7 +153,7 @@ def test_momentum_where_a_rule_needs_plain_steps_is_refused():
 
 def test_rules_that_both_choose_a_start_are_refused():
     twice = hf.Chain((hf.rules.LocalOnly(), hf.rules.LocalOnly()))
-    with pytest.raises(hf.HoldfastError, match="two rules choose where local steps begin"):
+    with pytest.raises(hf.HoldfastError, match=r"two rules choose where local steps begin"):
         hf.simulate(
             hf.Algorithm(twice), hf.models.mlp([], 3), tiny_clients(), hf.Local(0.1), rounds=1
         )
@@ -183,6 +183,7 @@ def test_prepare_runs_once_before_a_clients_first_round():
         for rounds in (0, 1, 2)
     )
     start, first, second = seen
+
     def gradient(params, client):
         def mean(p):
             batch = jax.tree.map(jnp.asarray, clients[client])

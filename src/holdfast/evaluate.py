@@ -42,7 +42,7 @@ class Evaluator(Protocol):
     every: int
     keeps_last_models: bool  # whether clients must remember the model they trained last
 
-    def check(self, model: Model, params: Tree) -> None:
+    def check(self, model: Model, params: Tree, clients: int) -> None:
         """Refuse data the model cannot take, before the run."""
 
     def __call__(self, scene: Scene) -> dict[str, float]:
@@ -98,7 +98,7 @@ def _check_examples(examples: Tree, model: Model, params: Tree) -> None:
     batch = tree.map(lambda a: jax.ShapeDtypeStruct((2, *a.shape[1:]), a.dtype), examples)
     try:
         values = jax.eval_shape(model.measure, params, batch)
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # whatever the model's library raises
         raise HoldfastError(
             f"evaluate: the model cannot take examples of {describe_shapes(batch)}: "
             f"{str(error).splitlines()[0]} Give test data shaped like the training data."
@@ -119,7 +119,7 @@ class ServerModel:
     every: int = 1
     keeps_last_models = False
 
-    def check(self, model: Model, params: Tree) -> None:
+    def check(self, model: Model, params: Tree, clients: int) -> None:
         _check_examples(self.examples, model, params)
 
     def __call__(self, scene: Scene) -> dict[str, float]:
@@ -134,7 +134,7 @@ class ClientAverage:
     every: int = 1
     keeps_last_models = True
 
-    def check(self, model: Model, params: Tree) -> None:
+    def check(self, model: Model, params: Tree, clients: int) -> None:
         _check_examples(self.examples, model, params)
 
     def __call__(self, scene: Scene) -> dict[str, float]:
@@ -169,18 +169,18 @@ class Personal:
         """Only if the latest models are asked for."""
         return self.latest
 
-    def check(self, model: Model, params: Tree) -> None:
-        examples = self.examples.examples if isinstance(self.examples, Clients) else self.examples
-        _check_examples(examples, model, params)
+    def check(self, model: Model, params: Tree, clients: int) -> None:
+        own = isinstance(self.examples, Clients)
+        if own and len(self.examples) != clients:
+            raise HoldfastError(
+                f"evaluate.personal: {len(self.examples)} clients have test data but the population "
+                f"has {clients}; give every client its own, if only an empty one."
+            )
+        _check_examples(self.examples.examples if own else self.examples, model, params)
 
     def __call__(self, scene: Scene) -> dict[str, float]:
         rows = scene.state.rows
         own = isinstance(self.examples, Clients)
-        if own and len(rows) > 1 and len(self.examples) != len(rows):
-            raise HoldfastError(
-                f"evaluate.personal: {len(self.examples)} clients have test data but the population "
-                f"has {len(rows)}; give every client its own, if only an empty one."
-            )
         ids = np.flatnonzero(self.examples.sizes) if own else range(len(rows))
         found = []
         for i in map(int, ids):

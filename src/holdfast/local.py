@@ -87,17 +87,17 @@ class Local(Struct):
 
     def at(self, t: int, params: Tree) -> Steps:
         """The numbers of round `t` for a model like `params`."""
-        now = hyper.at_round(self, t)
-        if isinstance(now.learning_rate, float) and not now.learning_rate > 0:
+        numbers = (self.learning_rate, self.clip, self.weight_decay, self.momentum)
+        learning_rate, clip, weight_decay, momentum = hyper.at_round(numbers, t)
+        if isinstance(learning_rate, float) and not learning_rate > 0:
             raise HoldfastError(
-                f"Local: learning_rate is {now.learning_rate} in round {t}; "
+                f"Local: learning_rate is {learning_rate} in round {t}; "
                 f"give a schedule that stays above 0."
             )
         on = (True,) * len(tree.leaves(params))
         if self.momentum_on is not None:
             on = resolve_mask(self.momentum_on, params, "Local: momentum_on")
-        momentum = tuple(now.momentum if m else None for m in on)
-        return Steps(now.learning_rate, now.clip, now.weight_decay, momentum)
+        return Steps(learning_rate, clip, weight_decay, tuple(momentum if m else None for m in on))
 
 
 def solve(

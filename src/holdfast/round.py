@@ -220,9 +220,9 @@ def open_round(
     """Server: what to broadcast, the state meanwhile, and sums to add replies to."""
     msg, rule_state = algorithm.rule.send(ServerView(x, server.rule))
     shapes = reply_shapes(algorithm, x, msg, row)
-    nothing = tree.map(lambda s: jnp.zeros(s.shape, s.dtype), (shapes.coded, shapes.heard))
+    coded, heard = tree.map(lambda s: jnp.zeros(s.shape, s.dtype), (shapes.coded, shapes.heard))
     zero = jnp.zeros((), float_type(x))
-    return msg, Sides(rule_state, server.wire), Sums(*nothing, zero, zero)
+    return msg, Sides(rule_state, server.wire), Sums(coded, heard, zero, zero)
 
 
 def accept(

@@ -358,7 +358,7 @@ def _check_repeat(case: Case) -> None:
     key = round_key(0, 1)
     draws = [host_generator(Purpose.ORDER, 0, 1, i).integers(1 << 30) for i in (0, 1)]
     keys = [jax.random.key_data(client_key(key, jnp.int32(i), Purpose.LOSS)) for i in (0, 1)]
-    if draws[0] == draws[1] or np.array_equal(*keys):
+    if draws[0] == draws[1] or np.array_equal(keys[0], keys[1]):
         raise AssertionError("two clients share random numbers")
 
 

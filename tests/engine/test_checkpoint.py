@@ -71,11 +71,11 @@ def test_a_truncated_or_empty_file_is_damage_too(tmp_path):
     run(2, checkpoint=hf.Checkpoint(tmp_path, every=1))
     newest = hf.Checkpoint(tmp_path).files()[-1]
     newest.write_bytes(newest.read_bytes()[:100])
-    with pytest.warns(hf.HoldfastWarning, match="round-00000002"):
+    with pytest.warns(hf.HoldfastWarning, match=r"round-00000002"):
         assert_same(run(3, checkpoint=tmp_path), run(3))
     for path in hf.Checkpoint(tmp_path).files():
         path.write_bytes(b"")
-    with pytest.raises(hf.HoldfastError, match="every checkpoint is damaged .* delete them"):
+    with pytest.raises(hf.HoldfastError, match=r"every checkpoint is damaged .* delete them"):
         run(3, checkpoint=tmp_path)
 
 
@@ -126,7 +126,7 @@ def test_another_run_is_refused_by_name(tmp_path, change, named):
 def test_a_mask_by_another_function_is_another_algorithm(tmp_path):
     run(1, checkpoint=tmp_path, algorithm=hf.algorithms.fedpvr(lambda p: p.startswith("hidden")))
     run(2, checkpoint=tmp_path, algorithm=hf.algorithms.fedpvr(lambda p: p.startswith("hidden")))
-    with pytest.raises(hf.HoldfastError, match="another algorithm"):
+    with pytest.raises(hf.HoldfastError, match=r"another algorithm"):
         run(3, checkpoint=tmp_path, algorithm=hf.algorithms.fedpvr(lambda p: p.endswith("bias")))
 
 

@@ -156,7 +156,9 @@ def test_the_whole_of_a_client_is_one_batch_by_default():
     run = hf.simulate(
         hf.algorithms.fedavg(),
         QUADRATIC,
-        hf.Clients.from_rows(hf.Examples(np.ones((3, 1)), np.array([[1.0], [2.0], [6.0]])), [range(3)]),
+        hf.Clients.from_rows(
+            hf.Examples(np.ones((3, 1)), np.array([[1.0], [2.0], [6.0]])), [range(3)]
+        ),
         hf.Local(learning_rate=0.5),
         rounds=1,
     )

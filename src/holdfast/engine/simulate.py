@@ -56,6 +56,7 @@ class Experiment:
         if any(e.keeps_last_models for e in self.evaluators):
             algorithm = dataclasses.replace(algorithm, rule=Chain((algorithm.rule, LastModel())))
         self.cohort: Cohort = Everyone() if cohort is None else cohort
+        population = len(clients)
         if algorithm.regroup is not None:
             clients, self.cohort = algorithm.regroup(clients), Everyone()
         self.algorithm, self.model, self.local, self.seed = algorithm, model, local, seed
@@ -70,7 +71,7 @@ class Experiment:
         hyper.check_population(algorithm, len(clients), algorithm.name)
         self.cohort.check(self.planner.able, len(clients))
         for evaluator in self.evaluators:
-            evaluator.check(model, self.params)
+            evaluator.check(model, self.params, population)
         self.outline = outline(hyper.at_round(algorithm, 0), self.params)
 
     def _check_data(self) -> None:
@@ -98,16 +99,17 @@ class Experiment:
     def _check_loss(self) -> None:
         rows = self.planner.batch_size
         batch = tree.map(lambda a: a[:1].repeat(rows, axis=0), self.examples)
-        key = jax.random.key(0)
-        compiled = isinstance(self.engine, Engine)
-        try:
-            call = jax.eval_shape if compiled else (lambda f, *args: f(*args))
-            losses = call(self.model.losses, self.params, batch, key)
-        except (TypeError, ValueError, AttributeError) as error:
-            raise HoldfastError(
-                f"simulate: the model's loss cannot take a batch of {describe_shapes(batch)}: "
-                f"{str(error).splitlines()[0]}"
-            ) from None
+        given = (self.params, batch, jax.random.key(0))
+        if isinstance(self.engine, DebugEngine):
+            losses = self.model.losses(*given)
+        else:
+            try:
+                losses = jax.eval_shape(self.model.losses, *given)
+            except Exception as error:  # whatever the model's library raises
+                raise HoldfastError(
+                    f"simulate: the model's loss cannot take a batch of {describe_shapes(batch)}: "
+                    f"{str(error).splitlines()[0]} (engine=hf.DebugEngine() shows where.)"
+                ) from None
         if getattr(losses, "shape", None) != (rows,):
             raise HoldfastError(
                 f"simulate: the loss of a batch of {rows} examples has shape "

@@ -107,6 +107,6 @@ def classifier(module: nn.Module, classes: int) -> Model:
                 f"must lie in 0..{classes - 1}; relabel the data or raise `classes`."
             )
 
-    fields = (f for f in dataclasses.fields(module) if f.repr)
+    fields = (f for f in dataclasses.fields(module) if f.repr and f.name != "name")
     settings = ", ".join(f"{f.name}={getattr(module, f.name)!r}" for f in fields)
     return Model(init, loss, metrics, check, name=f"{type(module).__name__}({settings})")

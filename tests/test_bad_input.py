@@ -1,0 +1,212 @@
+"""Mistakes get one clear line: what was given, what was expected, what to do."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import holdfast as hf
+from tests.problems import QUADRATIC, same_bits, tiny_clients
+
+MODEL = hf.models.mlp([4], classes=3)
+
+
+def run(**changes):
+    settings = {
+        "algorithm": hf.algorithms.fedavg(),
+        "model": MODEL,
+        "clients": tiny_clients(),
+        "local": hf.Local(0.1, batch_size=4),
+        "rounds": 1,
+    }
+    return hf.simulate(**(settings | changes))
+
+
+def with_examples(**changes):
+    clients = tiny_clients()
+    return dataclasses.replace(clients, examples=clients.examples._replace(**changes))
+
+
+def spoiled(value):
+    x = np.array(tiny_clients().examples.x)
+    x[5, 2] = value
+    return with_examples(x=x)
+
+
+def labels(value):
+    y = np.array(tiny_clients().examples.y)
+    y[3] = value
+    return with_examples(y=y)
+
+
+EXAMPLES = tiny_clients().examples
+CASES = {
+    "empty population": (lambda: hf.Clients.from_rows(EXAMPLES, []), "the population is empty"),
+    "empty list of data sets": (lambda: hf.Clients.from_datasets([]), "the population is empty"),
+    "nobody has data": (
+        lambda: run(clients=hf.Clients.from_rows(EXAMPLES, [[], []])),
+        "none of the 2 clients has data",
+    ),
+    "cohort too large": (
+        lambda: run(cohort=hf.cohorts.fixed(9)),
+        "9 clients are asked for but 4 of 4 have data; ask for at most 4",
+    ),
+    "label too large": (
+        lambda: run(clients=labels(3)),
+        r"labels: found 0\.\.3 but the model has classes=3, so labels must lie in 0\.\.2",
+    ),
+    "label negative": (lambda: run(clients=labels(-1)), r"labels: found -1\.\."),
+    "labels not whole": (
+        lambda: run(clients=with_examples(y=EXAMPLES.y.astype(np.float32))),
+        r"their type is float32; give whole numbers 0\.\.2",
+    ),
+    "nan": (lambda: run(clients=spoiled(np.nan)), "data: x contains NaN, first in row 5; clean"),
+    "infinity": (lambda: run(clients=spoiled(np.inf)), "data: x contains infinity, first in row 5"),
+    "nan in test data": (
+        lambda: run(evaluate=hf.evaluate.on(spoiled(np.nan).examples)),
+        "evaluate: x contains NaN",
+    ),
+    "mask that does not fit": (
+        lambda: run(algorithm=hf.algorithms.fedpvr(mask=[True, False, True])),
+        "Masked: mask has 3 entries but params has 4 leaves: classifier/bias, .* Give one bool per",
+    ),
+    "momentum mask that does not fit": (
+        lambda: run(local=hf.Local(0.1, momentum=0.9, momentum_on=[True])),
+        "Local: momentum_on: mask has 1 entries but params has 4 leaves",
+    ),
+    "negative step size": (
+        lambda: hf.Local(learning_rate=-0.1),
+        r"Local: learning_rate=-0\.1; give a number above 0",
+    ),
+    "a schedule that falls to zero": (
+        lambda: run(local=hf.Local(lambda t: 0.1 - 0.1 * t), rounds=2),
+        "learning_rate is 0.0 in round 1; give a schedule that stays above 0",
+    ),
+    "no steps": (
+        lambda: hf.Local(0.1, steps=0),
+        "Local: steps=0; give a whole number of at least 1",
+    ),
+    "epochs and steps": (lambda: hf.Local(0.1, steps=3, epochs=2), "both given; give one"),
+    "last batch": (lambda: hf.Local(0.1, last_batch="trim"), "last_batch='trim'; give 'keep' or"),
+    "a mean as loss": (
+        lambda: run(model=dataclasses.replace(MODEL, loss=lambda p, b: jnp.float32(0.0))),
+        r"the loss of a batch of 4 examples has shape \(\); return one value per example, \(4,\)",
+    ),
+    "a loss per class": (
+        lambda: run(model=dataclasses.replace(MODEL, loss=lambda p, b: b.x)),
+        r"has shape \(4, 5\); return one value per example",
+    ),
+    "a loss that fails": (
+        lambda: run(model=dataclasses.replace(MODEL, loss=lambda p, b: b.x @ jnp.ones((7, 1)))),
+        r"the model's loss cannot take a batch of x float32\(4, 5\), y int32\(4,\): ",
+    ),
+    "arrays of different length": (
+        lambda: with_examples(y=EXAMPLES.y[:-1]),
+        "data: x has 33 rows, y has 32 rows; give every array one row per example",
+    ),
+    "test data of another shape": (
+        lambda: run(
+            evaluate=hf.evaluate.on(hf.Examples(np.ones((4, 6), np.float32), np.zeros(4, int)))
+        ),
+        r"evaluate: the model cannot take examples of x float32\(2, 6\)",
+    ),
+    "params of another model": (
+        lambda: run(params={"w": np.zeros(3)}),
+        r"params has w float32\(3,\) but the model has classifier/bias",
+    ),
+    "unknown argument of Local": (
+        lambda: hf.Local(learningrate=0.1),
+        "Local: unknown argument `learningrate`; did you mean `learning_rate`",
+    ),
+    "unknown argument of an algorithm": (
+        lambda: hf.algorithms.feddyn(alfa=0.1),
+        "feddyn: unknown argument `alfa`; did you mean `alpha`",
+    ),
+    "unknown argument of simulate": (
+        lambda: run(round=3),
+        "simulate: unknown argument `round`; did you mean `rounds`",
+    ),
+    "unknown option": (
+        lambda: hf.algorithms.scaffold(upload="learn"),
+        "scaffold: unknown upload `learn`; did you mean `lean`",
+    ),
+    "unknown weighting": (
+        lambda: hf.algorithms.fedavg(weighting="example"),
+        "unknown weighting `example`; did you mean `examples`",
+    ),
+    "a rule in place of an algorithm": (
+        lambda: run(algorithm=hf.rules.Dynamic(0.1)),
+        "algorithm is a Dynamic; give a Algorithm",
+    ),
+    "negative seed": (lambda: run(seed=-1), "seed=-1; give a whole number in 0"),
+    "negative rounds": (lambda: run(rounds=-1), "rounds=-1; give a whole number"),
+    "too few per-client values": (
+        lambda: run(algorithm=hf.algorithms.fedprox(hf.PerClient([0.1]))),
+        "a PerClient has 1 values for 4 clients",
+    ),
+    "concentration": (
+        lambda: hf.data.partition.dirichlet(EXAMPLES, clients=3, concentration=0.0),
+        r"concentration=0\.0; give a number above 0",
+    ),
+    "no clients": (lambda: hf.data.partition.iid(EXAMPLES, clients=0), "clients=0; give a whole"),
+    "owners": (lambda: hf.data.partition.by(EXAMPLES, [0, 1]), "2 owners for 33 examples"),
+    "evaluate every": (lambda: hf.evaluate.on(EXAMPLES, every=0), "every=0; give a whole number"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_clear_line(name):
+    call, message = CASES[name]
+    with pytest.raises(hf.HoldfastError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None or caught.value.__suppress_context__
+
+
+def exploding(clients_that_explode):
+    """A quadratic whose gradient is NaN for some clients (marked by their centre)."""
+    clients = hf.Clients.from_rows(
+        hf.Examples(
+            np.ones((4, 2), np.float32),
+            np.array([[1], [2], [3], [4]], np.float32).repeat(2, axis=1),
+        ),
+        [[i] for i in range(4)],
+    )
+
+    def loss(w, batch):
+        sick = jnp.isin(batch.y[:, 0], jnp.asarray(clients_that_explode, jnp.float32) + 1)
+        return QUADRATIC.loss(w, batch) * jnp.where(sick, jnp.nan, 1.0)
+
+    return clients, dataclasses.replace(QUADRATIC, loss=loss)
+
+
+def test_a_client_that_is_not_finite_is_left_out_counted_and_keeps_its_row():
+    clients, model = exploding([2])
+    settings = {"model": model, "clients": clients, "local": hf.Local(0.5)}
+    sick = run(algorithm=hf.algorithms.scaffold(), rounds=3, **settings)
+    assert sick.history["left_out"].tolist() == [1, 1, 1]
+    assert sick.history["clients"].tolist() == [4, 4, 4]
+    assert np.isfinite(sick.params).all()
+    assert same_bits(sick.rows[2], sick.rows.first)
+    assert 2 not in sick.rows.touched
+    without = run(
+        algorithm=hf.algorithms.scaffold(),
+        rounds=3,
+        cohort=hf.cohorts.schedule([[0, 1, 3]]),
+        **settings,
+    )
+    np.testing.assert_allclose(sick.params, without.params, rtol=1e-6)
+
+
+def test_a_round_without_one_finite_reply_fails_and_says_what_to_try():
+    clients, model = exploding([0, 1, 2, 3])
+    with pytest.raises(hf.RoundFailedError, match=r"round 1: not one of 4 .*smaller learning_rate"):
+        run(model=model, clients=clients, rounds=3)
+
+
+def test_divergence_is_a_sentence_too():
+    clients, model = exploding([])
+    with pytest.raises(hf.RoundFailedError, match="DebugEngine"):
+        run(model=model, clients=clients, local=hf.Local(1e9, steps=50), rounds=3)

@@ -1,0 +1,109 @@
+"""Which model is measured, on what, and when."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import holdfast as hf
+from tests.problems import largest_difference, tiny_clients
+
+MODEL = hf.models.mlp([4], classes=3)
+LOCAL = hf.Local(0.3, epochs=3, batch_size=4)
+TEST = tiny_clients(seed=9, sizes=(40,), clients=1)[0]
+
+
+def run(algorithm=None, rounds=3, **settings):
+    algorithm = algorithm or hf.algorithms.fedavg()
+    settings = {"cohort": hf.cohorts.schedule([[0, 1], [1, 3], [0, 1]])} | settings
+    return hf.simulate(algorithm, MODEL, tiny_clients(), LOCAL, rounds, **settings)
+
+
+def accuracy(params, data):
+    hidden = np.asarray(data.x) @ params["hidden_0"]["kernel"] + params["hidden_0"]["bias"][None]
+    classifier = params["classifier"]
+    scores = np.maximum(hidden, 0) @ classifier["kernel"] + classifier["bias"][None]
+    return float((scores.argmax(1) == data.y).mean())
+
+
+def test_the_server_model():
+    result = run(evaluate=hf.evaluate.on(TEST))
+    assert result.history["accuracy"][-1] == pytest.approx(accuracy(result.params, TEST))
+    losses = MODEL.losses(result.params, jax.tree.map(jnp.asarray, TEST), jax.random.key(0))
+    assert result.history["loss"][-1] == pytest.approx(float(losses.mean()), rel=1e-5)
+
+
+def test_at_an_interval():
+    result = run(evaluate=hf.evaluate.on(TEST, every=2), rounds=5)
+    assert np.isnan(result.history["accuracy"]).tolist() == [True, False, True, False, True]
+
+
+def test_large_test_sets_are_measured_in_parts(monkeypatch):
+    monkeypatch.setattr(hf.evaluate, "_LARGEST_BATCH", 16)
+    parts = run(evaluate=hf.evaluate.on(TEST))
+    monkeypatch.undo()
+    whole = run(evaluate=hf.evaluate.on(TEST))
+    np.testing.assert_allclose(parts.history["loss"], whole.history["loss"], rtol=1e-6)
+    np.testing.assert_allclose(parts.history["accuracy"], whole.history["accuracy"])
+
+
+@pytest.mark.parametrize("weighting", ["examples", "uniform"])
+def test_the_average_of_every_clients_latest_model(weighting):
+    algorithm = hf.algorithms.fedavg(weighting=weighting)
+    result = run(algorithm, evaluate=hf.evaluate.client_average(TEST))
+    start = run(rounds=0).params
+    assert largest_difference(result.rows[2].rule[-1], start) == 0  # never active
+    sizes = tiny_clients().sizes if weighting == "examples" else np.ones(4)
+    models = [result.rows[i].rule[-1] for i in range(4)]
+    mean = jax.tree.map(
+        lambda *p: sum(w * q for w, q in zip(sizes / sizes.sum(), p, strict=True)), *models
+    )
+    assert result.history["average_accuracy"][-1] == pytest.approx(accuracy(mean, TEST))
+    plain = run(algorithm)
+    assert largest_difference(result.params, plain.params) == 0  # looking changes nothing
+
+
+def test_each_clients_own_model_on_its_own_data():
+    data = tiny_clients(seed=4).examples
+    own = hf.Clients.from_rows(data, [range(6), range(6, 9), [], range(9, 17)])
+    result = run(
+        hf.algorithms.local_only(),
+        evaluate=[hf.evaluate.personal(own), hf.evaluate.on(TEST)],
+        cohort=None,
+    )
+    found = [accuracy(result.personal(i), own[i]) for i in (0, 1, 3)]
+    assert result.history["personal_accuracy"][-1] == pytest.approx(np.mean(found))
+    assert result.history["personal_accuracy_worst_tenth"][-1] == pytest.approx(min(found))
+    assert "accuracy" in result.history.columns
+
+
+def test_for_a_method_without_personal_models_it_is_the_servers():
+    own = tiny_clients(seed=4)
+    result = run(hf.algorithms.feddyn(0.1), evaluate=hf.evaluate.personal(own))
+    found = [accuracy(result.params, own[i]) for i in range(4)]
+    assert result.history["personal_accuracy"][-1] == pytest.approx(np.mean(found))
+
+
+def test_or_the_model_each_client_trained_last():
+    own = tiny_clients(seed=4)
+    result = run(hf.algorithms.feddyn(0.1), evaluate=hf.evaluate.personal(own, latest=True))
+    found = [accuracy(result.rows[i].rule[-1], own[i]) for i in range(4)]
+    assert result.history["personal_accuracy"][-1] == pytest.approx(np.mean(found))
+
+
+def test_one_data_set_for_everybodys_model():
+    result = run(hf.algorithms.local_only(), evaluate=hf.evaluate.personal(TEST), cohort=None)
+    found = [accuracy(result.personal(i), TEST) for i in range(4)]
+    assert result.history["personal_accuracy"][-1] == pytest.approx(np.mean(found))
+
+
+def test_centralised_has_one_model_for_all():
+    own = tiny_clients(seed=4)
+    result = run(hf.algorithms.centralised(), evaluate=hf.evaluate.personal(own))
+    found = [accuracy(result.params, own[i]) for i in range(4)]
+    assert result.history["personal_accuracy"][-1] == pytest.approx(np.mean(found))
+
+
+def test_test_data_of_another_population_is_refused():
+    with pytest.raises(hf.HoldfastError, match="3 clients have test data but the population has 4"):
+        run(evaluate=hf.evaluate.personal(tiny_clients(sizes=(3, 3, 3), clients=3)))
