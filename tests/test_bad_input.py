@@ -151,6 +151,18 @@ CASES = {
     ),
     "no clients": (lambda: hf.data.partition.iid(EXAMPLES, clients=0), "clients=0; give a whole"),
     "owners": (lambda: hf.data.partition.by(EXAMPLES, [0, 1]), "2 owners for 33 examples"),
+    "a state of another method": (
+        lambda: run(start=run(rounds=1, algorithm=hf.algorithms.scaffold()).state, rounds=2),
+        "start: the state's server is .*; go on with the method and model it came from",
+    ),
+    "a state of another population": (
+        lambda: run(start=run(rounds=1, clients=tiny_clients().pooled()).state, rounds=2),
+        "start: the state has 1 clients, the run 4",
+    ),
+    "unknown argument of a model": (
+        lambda: hf.Model(init=None, los=None),
+        "Model: unknown argument `los`; did you mean `loss`",
+    ),
     "evaluate every": (lambda: hf.evaluate.on(EXAMPLES, every=0), "every=0; give a whole number"),
 }
 

@@ -50,3 +50,9 @@ def explain_arguments(function: Callable[P, R], owner: str | None = None) -> Cal
         return function(*args, **kwargs)
 
     return checked
+
+
+def explain_constructor(cls: type[R]) -> type[R]:
+    """The same for a class and its fields."""
+    cls.__init__ = explain_arguments(cls.__init__, owner=cls.__name__)  # type: ignore[method-assign]
+    return cls

@@ -13,7 +13,18 @@ from holdfast.keys import Purpose, client_key
 from holdfast.local import Steps, solve
 from holdfast.places import note, place
 from holdfast.rule import ClientView, ServerView, State
-from holdfast.trees import Tree, add, axpy, describe_shapes, finite, float_type, select, sub, zeros
+from holdfast.trees import (
+    Tree,
+    add,
+    axpy,
+    describe_shapes,
+    finite,
+    float_type,
+    select,
+    signature,
+    sub,
+    zeros,
+)
 
 
 class HasLoss(Protocol):
@@ -193,16 +204,12 @@ def outline(algorithm: Algorithm, x: Tree) -> Outline:
     wire = me.wire.init(tree.map(lambda s: jnp.zeros(s.shape, s.dtype), travelling))
     row = Sides(state.client, wire.client)
     reply = reply_shapes(algorithm, x, msg, row)
-    if _signature(reply.row) != _signature(row):
+    if signature(reply.row) != signature(row):
         raise HoldfastError(
             f"{algorithm.name}: `settle` returns a row of {describe_shapes(reply.row)} where `init` "
             f"and the wire began with {describe_shapes(row)}; return the same shapes and types."
         )
     return Outline(Sides(state.server, wire.server), row, (x, msg), reply)
-
-
-def _signature(u: Tree) -> Any:
-    return tree.structure(u), [(tuple(p.shape), jnp.dtype(p.dtype)) for p in tree.leaves(u)]
 
 
 class Sums(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Any, dataclass_transform
 
 import jax
 
-from holdfast.errors import explain_arguments
+from holdfast.errors import explain_constructor
 
 
 def static(**options: Any) -> Any:
@@ -24,5 +24,5 @@ class Struct:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         dataclasses.dataclass(frozen=True)(cls)
-        cls.__init__ = explain_arguments(cls.__init__, owner=cls.__name__)  # type: ignore[method-assign]
+        explain_constructor(cls)
         jax.tree_util.register_dataclass(cls)

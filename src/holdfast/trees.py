@@ -88,6 +88,11 @@ def resolve_mask(mask: Mask, like: Tree, owner: str) -> tuple[bool, ...]:
     return tuple(bool(m) for m in mask)
 
 
+def signature(u: Tree) -> Any:
+    """Structure, shapes and types: equal for trees that can stand in for each other."""
+    return tree.structure(u), [(tuple(p.shape), jnp.dtype(p.dtype)) for p in tree.leaves(u)]
+
+
 def describe_shapes(u: Tree) -> str:
     """Shapes and types, for messages: `x float32(20, 64), y int32(20,)`."""
     leaves = zip(paths(u), tree.leaves(u), strict=True)

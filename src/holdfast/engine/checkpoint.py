@@ -18,7 +18,7 @@ from holdfast.engine.identity import first_difference
 from holdfast.engine.ledger import Entry, Ledger
 from holdfast.engine.rows import Rows
 from holdfast.engine.state import RunState
-from holdfast.errors import HoldfastError, HoldfastWarning
+from holdfast.errors import HoldfastError, HoldfastWarning, explain_constructor
 from holdfast.trees import Tree
 
 _SUFFIX = ".holdfast"
@@ -38,6 +38,7 @@ def from_bytes(content: bytes, like: Tree) -> Tree:
     return tree.unflatten(tree.structure(like), [named[name] for name in sorted(named)])
 
 
+@explain_constructor
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
     """Where and how often to save a run; an existing run in the folder is gone on with.

@@ -39,8 +39,9 @@ class Rows:
     def write(self, ids: np.ndarray, stacked: Any, accepted: np.ndarray) -> "Rows":
         """With the rows of the accepted clients replaced."""
         host = jax.device_get(stacked)
+        # A copy, not a view: a view would keep the rows of the whole cohort alive.
         new = {
-            int(i): tree.map(lambda a, slot=slot: a[slot], host)
+            int(i): tree.map(lambda a, slot=slot: np.array(a[slot]), host)
             for slot, i in enumerate(ids)
             if accepted[slot]
         }

@@ -33,7 +33,7 @@ from holdfast.local import Local
 from holdfast.models.model import Model
 from holdfast.round import outline
 from holdfast.rules.last_model import LastModel
-from holdfast.trees import Tree, describe_shapes, nbytes
+from holdfast.trees import Tree, describe_shapes, nbytes, signature
 
 
 class Experiment:
@@ -140,6 +140,25 @@ class Experiment:
             ledger=Ledger(nbytes(self.params)),
             history=History(),
         )
+
+    def go_on_from(self, start: RunState | None) -> RunState:
+        """The given state, or the first; refuses one of another model, method or population."""
+        fresh = self.begin()
+        if start is None:
+            return fresh
+        if len(start.rows) != len(fresh.rows):
+            raise HoldfastError(
+                f"start: the state has {len(start.rows)} clients, the run {len(fresh.rows)}; "
+                f"go on with the population it came from."
+            )
+        for what in ("params", "server"):
+            then, now = getattr(start, what), getattr(fresh, what)
+            if signature(then) != signature(now):
+                raise HoldfastError(
+                    f"start: the state's {what} is {describe_shapes(then) or 'empty'}, this run's "
+                    f"{describe_shapes(now) or 'empty'}; go on with the method and model it came from."
+                )
+        return start
 
     def draw(self, state: RunState) -> np.ndarray:
         """The clients of the next round."""
@@ -272,7 +291,7 @@ def rounds(
     experiment = Experiment(
         algorithm, model, clients, local, cohort, evaluate, seed, params, engine
     )
-    return _advance_for_ever(experiment, experiment.begin() if start is None else start)
+    return _advance_for_ever(experiment, experiment.go_on_from(start))
 
 
 def _advance_for_ever(
@@ -364,7 +383,7 @@ def simulate(
         algorithm, model, clients, local, cohort, evaluate, seed, params, engine
     )
     store = Checkpoint(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
-    state = experiment.begin() if start is None else start
+    state = experiment.go_on_from(start)
     identity = experiment.identity() if store else {}
     if store and start is None:
         state = store.load(state, identity) or state

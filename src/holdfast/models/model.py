@@ -13,10 +13,11 @@ import numpy as np
 import optax
 from jax import tree
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, explain_constructor
 from holdfast.trees import Tree
 
 
+@explain_constructor
 @dataclasses.dataclass(frozen=True)
 class Model:
     """Any differentiable model.
