@@ -31,10 +31,10 @@ def shapes_of(z):
     return ((16, d), (16,), (12, 16), (12,), (c, 12), (c,))
 
 
-def unflatten(vector, shapes):
+def unflatten(vector, shapes, dtype=jnp.float32):
     ends = np.cumsum([int(np.prod(s)) for s in shapes])
     return tuple(
-        jnp.asarray(part.reshape(s), jnp.float32)
+        jnp.asarray(part.reshape(s), dtype)
         for part, s in zip(np.split(vector, ends[:-1]), shapes, strict=True)
     )
 
@@ -55,8 +55,8 @@ def flat_masked(part, shapes, mask):
     )
 
 
-def population(z):
-    data = hf.Examples(z["X"].astype(np.float32), z["y"].astype(np.int32))
+def population(z, dtype=np.float32):
+    data = hf.Examples(z["X"].astype(dtype), z["y"].astype(np.int32))
     return hf.data.partition.by(data, z["client_of_row"])
 
 

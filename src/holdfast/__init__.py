@@ -2,7 +2,7 @@
 
 from holdfast import algorithms, cohorts, data, evaluate, models, rules, schedules, testing, trees
 from holdfast.algorithm import Algorithm
-from holdfast.combinators import Chain, Masked, Uploaded
+from holdfast.combinators import Chain, Masked, ServerTurn, Uploaded
 from holdfast.data import Clients, Examples
 from holdfast.engine.checkpoint import Checkpoint
 from holdfast.engine.engines import DebugEngine, Engine
@@ -16,6 +16,7 @@ from holdfast.local import Local
 from holdfast.models import Model
 from holdfast.places import DebugError
 from holdfast.rule import ClientView, Need, Rule, ServerView, State, Tilt
+from holdfast.server import Server
 from holdfast.struct import static
 from holdfast.wire import OnSite, Wire
 
@@ -45,6 +46,8 @@ __all__ = [
     "Rule",
     "Run",
     "RunState",
+    "Server",
+    "ServerTurn",
     "ServerView",
     "State",
     "Tilt",

@@ -1,7 +1,7 @@
 """An algorithm: a rule, the wire its replies take, and how deltas are weighted."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 
 from holdfast.data.clients import Clients
 from holdfast.errors import HoldfastError, did_you_mean
@@ -11,7 +11,7 @@ from holdfast.struct import Struct, static
 from holdfast.trees import Tree, paths
 from holdfast.wire import Wire
 
-Weighting = Literal["examples", "uniform"]
+Weighting = Literal["examples", "uniform", "processed"]
 
 
 class Algorithm(Struct):
@@ -20,8 +20,8 @@ class Algorithm(Struct):
     Args:
         rule: what the method does; `Rule()` is FedAvg.
         wire: what happens to replies on their way.
-        weighting: deltas are averaged by number of `"examples"` or `"uniform"`ly; what rules hear is
-            always averaged uniformly.
+        weighting: deltas are averaged by number of `"examples"` a client has, by number it
+            `"processed"` in the round, or `"uniform"`ly; what rules hear always uniformly.
         regroup: turns the population into the one this method trains on (`centralised` pools it).
         name: what tables and messages call it.
     """
@@ -33,13 +33,16 @@ class Algorithm(Struct):
     name: str = static(default="algorithm")
 
     def __post_init__(self) -> None:
-        if self.weighting not in ("examples", "uniform"):
-            hint = did_you_mean(str(self.weighting), ["examples", "uniform"])
+        if self.weighting not in get_args(Weighting):
+            hint = did_you_mean(str(self.weighting), get_args(Weighting))
             raise HoldfastError(f"{self.name}: unknown weighting `{self.weighting}`; {hint}")
         if not isinstance(self.rule, Rule) or not isinstance(self.wire, Wire):
             return  # a pytree being rebuilt around placeholders
         if not self.wire.lossless:
-            self._refuse(Need.LOSSLESS_WIRE, f"the wire {type(self.wire).__name__} changes them")
+            self._refuse(
+                Need.LOSSLESS_WIRE,
+                f"the wire {type(self.wire).__name__} changes them; use hf.Wire()",
+            )
 
     def _refuse(self, need: Need, because: str) -> None:
         for part in self.rule.parts():
@@ -48,14 +51,24 @@ class Algorithm(Struct):
                     f"{self.name}: {type(part).__name__} needs {need.value}, but {because}."
                 )
 
-    def check(self, params: Tree, local: Local, server_data: bool) -> None:
+    def check(self, params: Tree, local: Local, server_local: Local | None) -> None:
         """Refuse a combination that cannot work, now that model and local training are known."""
-        if not server_data:
-            self._refuse(Need.SERVER_DATA, "the run has none")
-        steps = local.at(0, params)
-        leaves = zip(paths(params), self.rule.plain_leaves(params), steps.momentum, strict=True)
-        for name, plain, momentum in leaves:
-            if plain and momentum is not None:
+        if server_local is None:
+            self._refuse(
+                Need.SERVER_DATA,
+                "the run has none; give simulate(server=hf.Server(data_or_loss, local=...))",
+            )
+        elif server_local.momentum is not None or server_local.optimizer is not None:
+            self._refuse(
+                Need.PLAIN_SERVER_STEPS,
+                "the server's Local has momentum or an optimiser; remove it",
+            )
+        plain = self.rule.plain_leaves(params)
+        if any(plain) and local.optimizer is not None:
+            self._refuse(Need.PLAIN_STEPS, "Local has an optimizer; remove it")
+        momentum = local.at(0, params).momentum
+        for name, wanted, m in zip(paths(params), plain, momentum, strict=True):
+            if wanted and m is not None:
                 raise HoldfastError(
                     f"{self.name}: needs {Need.PLAIN_STEPS.value}, but Local has momentum on `{name}`; "
                     f"set momentum=None, or keep it off this leaf with momentum_on."

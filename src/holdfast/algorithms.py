@@ -5,7 +5,7 @@ from typing import Any, Literal
 import optax
 
 from holdfast.algorithm import Algorithm, Weighting
-from holdfast.combinators import Chain, Masked, Uploaded
+from holdfast.combinators import Chain, Masked, ServerTurn, Uploaded
 from holdfast.data.clients import Clients
 from holdfast.errors import HoldfastError, did_you_mean, explain_arguments
 from holdfast.rule import Rule
@@ -14,10 +14,15 @@ from holdfast.rules import (
     Dynamic,
     GradientControlVariate,
     LocalOnly,
+    OneWayTransfer,
+    ParallelTraining,
     Proximal,
+    ServerAsClient,
+    ServerLearning,
     ServerOptimizer,
     SplitActive,
     SplitAll,
+    TwoWayTransfer,
 )
 from holdfast.trees import Mask
 from holdfast.wire import OnSite
@@ -26,15 +31,23 @@ __all__ = [
     "centralised",
     "fedadam",
     "fedavg",
+    "fedavg_plus",
     "fedavgm",
     "feddc",
+    "feddc_plus",
     "feddyn",
+    "feddyn_plus",
     "fedprox",
     "fedpvr",
     "fedsplit",
     "fedyogi",
     "local_only",
+    "one_way_transfer",
+    "parallel_training",
     "scaffold",
+    "scaffold_plus",
+    "server_as_client",
+    "two_way_transfer",
 ]
 
 
@@ -351,3 +364,257 @@ def local_only() -> Algorithm:
         LocalOnly()
     """
     return Algorithm(LocalOnly(), OnSite(), name="local_only")
+
+
+def _server_step(server_learning_rate: Any) -> tuple[Rule, ...]:
+    """The server's step size as the first part of a chain; None is absent and free."""
+    if server_learning_rate is None:
+        return ()
+    return (ServerOptimizer(optax.sgd, {"learning_rate": server_learning_rate}),)
+
+
+@explain_arguments
+def fedavg_plus(
+    gamma: Any, server_learning_rate: Any = None, weighting: Weighting = "examples"
+) -> Algorithm:
+    r"""FedAvg, after which the server goes on with its own data.
+
+    $$ \bar x = x + \eta_g\,\overline{d}, \quad y \leftarrow y - \eta_0 \gamma\, g_0(y)
+       \text{ from } \bar x $$
+
+    Travels: the model down, delta up. Needs `simulate(server=hf.Server(data, local))`.
+
+    Args:
+        gamma: weight of the server's loss; a number or a schedule over rounds.
+        server_learning_rate: $\eta_g$, 1 unless given; the paper takes the root of the cohort's size.
+        weighting: mean by number of `"examples"`, or `"uniform"`.
+
+    Reduces to: `fedavg(server_learning_rate)` at `gamma=0`, bit for bit.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.fedavg_plus(gamma=0.5).rule
+        ServerLearning(gamma=0.5, pull=None)
+
+    Reference: Mai, La and Zhang, "Federated learning with server learning", 2022.
+    """
+    rules = (*_server_step(server_learning_rate), ServerLearning(gamma))
+    rule = rules[0] if len(rules) == 1 else Chain(rules)
+    return Algorithm(rule, weighting=weighting, name="fedavg_plus")
+
+
+@explain_arguments
+def scaffold_plus(gamma: Any, server_learning_rate: Any = None) -> Algorithm:
+    r"""SCAFFOLD in which the server is a client too, with a control variate of its own.
+
+    $$ x \leftarrow x + \gamma(x_0 - x), \quad c \leftarrow c + \gamma\, (c_0^+ - c_0) $$
+
+    Travels: the model and c down, delta up. Needs `simulate(server=hf.Server(data, local))`.
+
+    Args:
+        gamma: how much the server's turn counts; a number or a schedule over rounds.
+        server_learning_rate: $\eta_g$, 1 unless given.
+
+    Reduces to: `scaffold(server_learning_rate=...)` at `gamma=0`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.scaffold_plus(gamma=0.5).rule
+        ServerTurn(inner=ControlVariate(), gamma=0.5)
+
+    Reference: Mai, La and Zhang, "Federated learning with server learning", 2022, with the sign of
+    algorithm 2, line 9 corrected.
+    """
+    rules = (*_server_step(server_learning_rate), ServerTurn(ControlVariate(), gamma))
+    return Algorithm(rules[0] if len(rules) == 1 else Chain(rules), name="scaffold_plus")
+
+
+@explain_arguments
+def feddyn_plus(alpha: Any, gamma: Any) -> Algorithm:
+    r"""FedDyn, after which the server goes on with its own data, held by FedDyn's regulariser.
+
+    $$ \min_y \gamma f_0(y) - \alpha\langle h, y\rangle + \tfrac{\alpha}{2}\|y - \bar x\|^2
+       \text{ from } \bar x + h $$
+
+    Travels: the model down, delta up. Needs `simulate(server=hf.Server(data, local))`.
+
+    Args:
+        alpha: strength of the regulariser.
+        gamma: weight of the server's loss; the paper lets it decay by 0.99 a round.
+
+    Reduces to: `feddyn(alpha)` at `gamma=0`, bit for bit.
+
+    Example:
+        >>> import holdfast as hf
+        >>> gamma = hf.schedules.exponential(0.1, 0.99)
+        >>> hf.algorithms.feddyn_plus(alpha=0.1, gamma=gamma).name
+        'feddyn_plus'
+
+    Reference: Mai, La and Zhang, "Federated learning with server learning", 2022, with the pull of
+    algorithm 3, line 11 towards the mean of the replies.
+    """
+    return Algorithm(Chain((Dynamic(alpha), ServerLearning(gamma, alpha))), name="feddyn_plus")
+
+
+@explain_arguments
+def feddc_plus(alpha: Any, gamma: Any) -> Algorithm:
+    r"""FedDC, after which the server goes on with its own data.
+
+    $$ \min_y \gamma f_0(y) - \alpha\langle h, y\rangle + \tfrac{\alpha}{2}\|y - \bar x\|^2
+       \text{ from } \bar x + h $$
+
+    Travels: the model and c down, delta up. Needs `simulate(server=hf.Server(data, local))`.
+
+    Args:
+        alpha: strength of the regulariser.
+        gamma: weight of the server's loss; the paper lets it decay by 0.99 a round.
+
+    Reduces to: `feddc(alpha)` at `gamma=0`, bit for bit.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.feddc_plus(alpha=0.1, gamma=0.05).name
+        'feddc_plus'
+
+    Reference: Mai, La and Zhang, "Federated learning with server learning", 2022.
+    """
+    rules = (ControlVariate(), Dynamic(alpha), ServerLearning(gamma, alpha))
+    return Algorithm(Chain(rules), name="feddc_plus")
+
+
+@explain_arguments
+def server_as_client() -> Algorithm:
+    r"""Non-incremental server learning: FedAvg with the server as one more client.
+
+    $$ x \leftarrow x + \frac{\sum_i n_i d_i + n_0 d_0}{\sum_i n_i + n_0} $$
+
+    Travels: the model down, delta up. Needs `simulate(server=hf.Server(data, local))`.
+
+    Reduces to: FedAvg over a population that includes the server.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.server_as_client().weighting
+        'examples'
+
+    Reference: Mai, La and Zhang, "Federated learning with server learning", 2022 (its FSL-p).
+    """
+    return Algorithm(ServerAsClient(), weighting="examples", name="server_as_client")
+
+
+def _mixed(
+    rule: Rule, server_optimizer: Any, merge_optimizer: Any, weighting: Weighting, name: str
+) -> Algorithm:
+    """Around a mixed rule: an optimiser of the federated move before it, of the merged one after it."""
+    before = () if server_optimizer is None else (ServerOptimizer(server_optimizer),)
+    after = () if merge_optimizer is None else (ServerOptimizer(merge_optimizer),)
+    rules = (*before, rule, *after)
+    return Algorithm(rule if len(rules) == 1 else Chain(rules), weighting=weighting, name=name)
+
+
+@explain_arguments
+def parallel_training(
+    federated: Any = 1.0,
+    central: Any = 1.0,
+    merge: tuple[Any, Any] = (1.0, 1.0),
+    server_optimizer: Any = None,
+    merge_optimizer: Any = None,
+    weighting: Weighting = "processed",
+) -> Algorithm:
+    r"""Clients and server train side by side on their own losses; the moves are merged.
+
+    $$ x \leftarrow x + m_f\,\overline{d} + m_c\, D_c $$
+
+    Travels: the model down, delta up. Needs `simulate(server=hf.Server(data_or_loss, local))`; the
+    client and central optimisers are those of the two `Local`s.
+
+    Args:
+        federated: $w_f$, weight of the clients' loss.
+        central: $w_c$, weight of the server's loss.
+        merge: $(m_f, m_c)$, how the moves are merged; added unless given.
+        server_optimizer: an optax optimiser of the federated move, before merging.
+        merge_optimizer: an optax optimiser of the merged move.
+        weighting: client weights, by examples `"processed"` as in the paper.
+
+    Reduces to: FedAvg at `central=0`; `one_way_transfer` with one full-batch step.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.parallel_training(central=0.5).rule.central
+        0.5
+
+    Reference: Augenstein et al., "Mixed federated learning", 2022.
+    """
+    rule = ParallelTraining(federated, central, merge)
+    return _mixed(rule, server_optimizer, merge_optimizer, weighting, "parallel_training")
+
+
+@explain_arguments
+def one_way_transfer(
+    federated: Any = 1.0,
+    central: Any = 1.0,
+    server_optimizer: Any = None,
+    weighting: Weighting = "processed",
+) -> Algorithm:
+    r"""The server's gradient at x is added to every client step.
+
+    $$ y \leftarrow y - \eta\,\big(w_f\, g_i(y) + w_c\, g_c(x)\big) $$
+
+    Travels: the model and the server's gradient down, delta up: 1.5 times FedAvg. Needs
+    `simulate(server=hf.Server(data_or_loss, local))`.
+
+    Args:
+        federated: $w_f$, weight of the clients' loss.
+        central: $w_c$, weight of the server's loss.
+        server_optimizer: an optax optimiser of the federated move.
+        weighting: client weights, by examples `"processed"` as in the paper.
+
+    Reduces to: FedAvg at `central=0`.
+
+    Example:
+        >>> import holdfast as hf, optax
+        >>> hf.algorithms.one_way_transfer(server_optimizer=optax.adam(0.01)).name
+        'one_way_transfer'
+
+    Reference: Augenstein et al., "Mixed federated learning", 2022, algorithm 2.
+    """
+    rule = OneWayTransfer(federated, central)
+    return _mixed(rule, server_optimizer, None, weighting, "one_way_transfer")
+
+
+@explain_arguments
+def two_way_transfer(
+    federated: Any = 1.0,
+    central: Any = 1.0,
+    merge: tuple[Any, Any] = (0.5, 0.5),
+    server_optimizer: Any = None,
+    merge_optimizer: Any = None,
+    weighting: Weighting = "processed",
+) -> Algorithm:
+    r"""Clients and server train side by side, each adding the other's gradient of the last round.
+
+    $$ y \leftarrow y - \eta\,(w_f\, g_i(y) + g_c), \quad
+       y_c \leftarrow y_c - \eta_c\,(w_c\, g_c(y_c) + g_f) $$
+
+    Travels: the model and the server's gradient down, delta up: 1.5 times FedAvg. Needs
+    `simulate(server=hf.Server(data_or_loss, local))`.
+
+    Args:
+        federated: $w_f$, weight of the clients' loss.
+        central: $w_c$, weight of the server's loss.
+        merge: $(m_f, m_c)$, how the moves are merged; averaged unless given.
+        server_optimizer: an optax optimiser of the federated move, before merging.
+        merge_optimizer: an optax optimiser of the merged move.
+        weighting: client weights, by examples `"processed"` as in the paper.
+
+    Reduces to: half a parallel step in its first round.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.two_way_transfer().rule.merge
+        (0.5, 0.5)
+
+    Reference: Augenstein et al., "Mixed federated learning", 2022, algorithm 1.
+    """
+    rule = TwoWayTransfer(federated, central, merge)
+    return _mixed(rule, server_optimizer, merge_optimizer, weighting, "two_way_transfer")

@@ -9,7 +9,7 @@ from jax import tree
 from holdfast.errors import HoldfastError
 from holdfast.rule import ClientView, Need, Rule, ServerView, State, Tilt, add_tilts, per_leaf
 from holdfast.struct import static
-from holdfast.trees import Mask, Tree, flatten, resolve_mask
+from holdfast.trees import Mask, Tree, add, flatten, resolve_mask, scale
 
 
 class Chain(Rule):
@@ -25,18 +25,18 @@ class Chain(Rule):
     rules: tuple[Rule, ...]
 
     def __post_init__(self) -> None:
-        for place, rule in enumerate(self.rules):
-            if not isinstance(rule, Rule):
-                return  # a pytree being rebuilt around placeholders
-            name, last = type(rule).__name__, len(self.rules) - 1
-            needs = {need for part in rule.parts() for need in part.needs}
-            for need, wanted in ((Need.FIRST, 0), (Need.LAST, last)):
+        if not all(isinstance(rule, Rule) for rule in self.rules):
+            return  # a pytree being rebuilt around placeholders
+        acting = [rule for rule in self.rules if not rule.neutral]
+        for place, rule in enumerate(acting):
+            name, needs = type(rule).__name__, {n for part in rule.parts() for n in part.needs}
+            for need, wanted in ((Need.FIRST, 0), (Need.LAST, len(acting) - 1)):
                 if need in needs and place != wanted:
                     raise HoldfastError(
-                        f"Chain: {name} stands at place {place} of {len(self.rules)} but needs "
+                        f"Chain: {name} stands at place {place} of {len(acting)} but needs "
                         f"{need.value}; move it there."
                     )
-            rewriting = [type(r).__name__ for r in self.rules if r is not rule and _rewrites(r)]
+            rewriting = [type(r).__name__ for r in acting if r is not rule and _rewrites(r)]
             if Need.HONEST_DELTA in needs and rewriting:
                 raise HoldfastError(
                     f"Chain: {name} needs {Need.HONEST_DELTA.value}, and {rewriting[0]} rewrites it; "
@@ -145,6 +145,78 @@ class Uploaded(Rule):
 
     def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
         return self.inner.step(delta, heard, at)
+
+
+class ServerTurn(Rule):
+    r"""After the clients, the server takes a round of the inner rule with a row of its own.
+
+    It counts as a share of $\gamma$ clients: SCAFFOLD+ is `ServerTurn(ControlVariate(), gamma)`.
+
+    $$ x \leftarrow x + \gamma (x_0 - x), \quad c \leftarrow c + \gamma\,(c_0^+ - c_0) $$
+
+    Args:
+        inner: the rule that clients follow and that the server follows too.
+        gamma: how much the server's turn counts; a number or a schedule over rounds.
+
+    Reduces to: the inner rule at `gamma=0`.
+    """
+
+    inner: Rule
+    gamma: Any
+
+    @property
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]
+        """What the inner rule needs of clients it needs of the server too."""
+        own = {Need.SERVER_DATA, Need.WHOLE_MODEL, Need.LAST}
+        plain = any(Need.PLAIN_STEPS in part.needs for part in self.inner.parts())
+        return frozenset(own | ({Need.PLAIN_SERVER_STEPS} if plain else set()))
+
+    def parts(self) -> tuple[Rule, ...]:
+        return (self, *self.inner.parts())
+
+    @property
+    def prepares(self) -> bool:
+        return self.inner.prepares
+
+    def plain_leaves(self, params: Tree) -> tuple[bool, ...]:
+        return self.inner.plain_leaves(params)
+
+    def init(self, params: Tree) -> State:
+        state = self.inner.init(params)
+        return State(server=(state.server, state.client), client=state.client)
+
+    def prepare(self, at: ClientView) -> Tree:
+        return self.inner.prepare(at)
+
+    def send(self, at: ServerView) -> tuple[Tree, Tree]:
+        state, row = at.state
+        msg, state = self.inner.send(at._replace(state=state))
+        return msg, (state, row)
+
+    def tilt(self, at: ClientView) -> Tilt:
+        return self.inner.tilt(at)
+
+    def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:
+        return self.inner.reply(delta, at)
+
+    def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
+        return self.inner.hear(delta, upload, at)
+
+    def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
+        return self.inner.settle(delta, heard, at)
+
+    def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
+        rule, (state, row) = self.inner, at.state
+        delta, state = rule.step(delta, heard, at._replace(state=state))
+        here = at._replace(x=add(at.x, delta), state=state, share=self.gamma)
+        msg, state = rule.send(here)
+        me = ClientView(here.x, msg, row, at.grad, at.weight)
+        moved, path = at.solve(here.x, rule.tilt(me))
+        me = me._replace(path=path, y=add(here.x, moved))
+        moved, upload = rule.reply(moved, me)
+        heard = rule.hear(moved, upload, me.heard_by_server())
+        more, state = rule.step(scale(self.gamma, moved), heard, here._replace(state=state))
+        return add(delta, more), (state, rule.settle(moved, heard, me))
 
 
 def _whole_model(*_: Any) -> NoReturn:

@@ -15,7 +15,8 @@ from holdfast.data.clients import Clients, check_finite, count
 from holdfast.engine.state import RunState
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.models.model import Model
-from holdfast.rule import ClientView, ServerView
+from holdfast.round import pretended_server
+from holdfast.rule import ClientView
 from holdfast.trees import Tree, describe_shapes, float_type, zeros
 
 __all__ = ["Evaluator", "client_average", "on", "personal"]
@@ -82,7 +83,7 @@ def deployed_model(
     """The model one client would use: the server's, unless the rule makes it personal."""
     dtype = float_type(x)
     me = hyper.of_client(algorithm, client, dtype)
-    msg, _ = algorithm.rule.send(ServerView(x, server_state, grad=zeros))
+    msg, _ = algorithm.rule.send(pretended_server(x, server_state))
     return me.rule.tilt(ClientView(x, msg, row, zeros, jnp.ones((), dtype))).deployed(x)
 
 

@@ -18,6 +18,9 @@ class Purpose(enum.IntEnum):
     LOSS = 3
     GRADIENT = 4
     WIRE = 5
+    SERVER_ORDER = 6
+    SERVER_LOSS = 7
+    SERVER_GRADIENT = 8
 
 
 @jax.jit

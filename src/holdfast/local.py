@@ -1,8 +1,9 @@
 """Local training: what a client does between receiving the model and replying. One solver for all."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax, tree
 
@@ -14,13 +15,14 @@ from holdfast.struct import Struct, static
 from holdfast.trees import Mask, Number, Tree, flatten, mix, norm, resolve_mask
 
 
-class Steps(NamedTuple):
+class Steps(Struct):
     """The numbers of one round's local steps."""
 
     learning_rate: Number
     clip: Number | None
     weight_decay: Number | None
     momentum: tuple[Number | None, ...]  # one per leaf
+    optimizer: Callable[[Any], Any] | None = static(default=None)
 
 
 class Local(Struct):
@@ -43,6 +45,8 @@ class Local(Struct):
         momentum: heavy-ball factor.
         momentum_on: leaves that have momentum, as one bool per leaf or a function of the leaf's
             path; all unless given.
+        optimizer: instead of SGD, the function that makes an optax optimiser from the step size
+            (`optax.adam`, `functools.partial(optax.adam, b1=0.8)`); its state is reset each round.
 
     Example:
         >>> import holdfast as hf
@@ -60,6 +64,7 @@ class Local(Struct):
     weight_decay: Any = None
     momentum: Any = None
     momentum_on: Mask | None = static(default=None)
+    optimizer: Callable[[Any], Any] | None = static(default=None)
 
     def __post_init__(self) -> None:
         if self.epochs is not None and self.steps is not None:
@@ -82,6 +87,10 @@ class Local(Struct):
             if isinstance(value, int | float) and not (value > 0 if strict else value >= 0):
                 least = "above 0" if strict else "of at least 0"
                 raise HoldfastError(f"Local: {name}={value}; give a number {least}.")
+        if self.optimizer is not None and self.momentum is not None:
+            raise HoldfastError(
+                "Local: momentum and optimizer are both given; give the optimiser its momentum."
+            )
         if self.momentum_on is not None and not callable(self.momentum_on):
             object.__setattr__(self, "momentum_on", tuple(self.momentum_on))
 
@@ -97,7 +106,8 @@ class Local(Struct):
         on = (True,) * len(tree.leaves(params))
         if self.momentum_on is not None:
             on = resolve_mask(self.momentum_on, params, "Local: momentum_on")
-        return Steps(learning_rate, clip, weight_decay, tuple(momentum if m else None for m in on))
+        per_leaf = tuple(momentum if m else None for m in on)
+        return Steps(learning_rate, clip, weight_decay, per_leaf, self.optimizer)
 
 
 def solve(
@@ -123,7 +133,9 @@ def solve(
         g = g if li is None else g + li
         return g if pu is None else g + pu * (y - s)
 
-    def step(k: Any, carry: tuple[list[Any], list[Any]]) -> tuple[list[Any], list[Any]]:
+    optimizer: Any = None if steps.optimizer is None else steps.optimizer(steps.learning_rate)
+
+    def step(k: Any, carry: tuple[list[Any], Any]) -> tuple[list[Any], Any]:
         y, velocity = carry
         with place(step=k):
             z = definition.unflatten(y)
@@ -137,18 +149,31 @@ def solve(
             g = [p if d is None else p + d * q for p, d, q in zip(g, decay, y, strict=True)]
             if steps.weight_decay is not None:
                 g = [p + steps.weight_decay * q for p, q in zip(g, y, strict=True)]
-            velocity = [
-                v if m is None else m * v + p
-                for m, v, p in zip(steps.momentum, velocity, g, strict=True)
-            ]
-            g = [p if m is None else v for m, v, p in zip(steps.momentum, velocity, g, strict=True)]
-            y = [(q - steps.learning_rate * p).astype(q.dtype) for q, p in zip(y, g, strict=True)]
+            if optimizer is None:
+                velocity = [
+                    v if m is None else m * v + p
+                    for m, v, p in zip(steps.momentum, velocity, g, strict=True)
+                ]
+                g = [
+                    p if m is None else v
+                    for m, v, p in zip(steps.momentum, velocity, g, strict=True)
+                ]
+                move = [-steps.learning_rate * p for p in g]
+            else:
+                with jax.numpy_dtype_promotion("standard"):  # optax mixes counters and decay rates
+                    move, velocity = optimizer.update(g, velocity, y)
+            y = [(q + m).astype(q.dtype) for q, m in zip(y, move, strict=True)]
             watch("model", y)
         return y, velocity
 
-    still = [
-        () if m is None else jnp.zeros_like(p) for m, p in zip(steps.momentum, origin, strict=True)
-    ]
+    still: Any = (
+        [
+            () if m is None else jnp.zeros_like(p)
+            for m, p in zip(steps.momentum, origin, strict=True)
+        ]
+        if optimizer is None
+        else optimizer.init(origin)
+    )
     y, _ = lax.fori_loop(0, count, step, (origin, still))
     dtype = jnp.result_type(*(p.dtype for p in origin))
     return definition.unflatten(y), steps.learning_rate * jnp.asarray(count, dtype)

@@ -1,5 +1,6 @@
 """The round. There is no other: every method, engine and machine runs these functions."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -12,7 +13,7 @@ from holdfast.errors import HoldfastError
 from holdfast.keys import Purpose, client_key
 from holdfast.local import Steps, solve
 from holdfast.places import note, place
-from holdfast.rule import ClientView, ServerView, State
+from holdfast.rule import ClientView, ServerView, State, Tilt
 from holdfast.trees import (
     Tree,
     add,
@@ -52,6 +53,53 @@ class Work(NamedTuple):
     page_count: Any
 
 
+class Central(NamedTuple):
+    """The server's own work in a round, if it has data or a loss of its own."""
+
+    steps: Steps
+    count: Any  # local steps
+    examples: Tree
+    batches: Any  # (count, batch) rows; -1 is padding
+    gradient_rows: Any  # rows of the one batch that `at.grad` takes
+    weight: Any  # n_0 / mean(n)
+
+
+CentralLoss = Callable[[HasLoss, Tree, Tree, Any, jax.Array], jax.Array]
+
+
+def server_view(
+    central_loss: CentralLoss | None,
+    model: HasLoss,
+    central: Central | None,
+    key: jax.Array,
+    view: ServerView,
+) -> ServerView:
+    """The view, with `solve` and `grad` on the server's own data if it has any."""
+    if central is None or central_loss is None:
+        return view
+    loss_key, gradient_key = (
+        jax.random.fold_in(key, purpose)
+        for purpose in (Purpose.SERVER_LOSS, Purpose.SERVER_GRADIENT)
+    )
+
+    def loss(z: Tree, rows: Any, key: jax.Array) -> jax.Array:
+        return central_loss(model, z, central.examples, rows, key)
+
+    def step_grad(k: Any, z: Tree) -> Tree:
+        rows = None if central.batches is None else central.batches[k]
+        return jax.grad(loss)(z, rows, jax.random.fold_in(loss_key, k))
+
+    def run(start: Tree, tilt: Tilt | None = None) -> tuple[Tree, Any]:
+        y, path = solve(central.steps, step_grad, start, tilt or Tilt(), central.count)
+        return sub(y, start), path
+
+    def grad(z: Tree) -> Tree:
+        return jax.grad(loss)(z, central.gradient_rows, gradient_key)
+
+    weight = jnp.asarray(central.weight).astype(float_type(view.x))
+    return view._replace(solve=run, grad=grad, weight=weight)
+
+
 class Reply(NamedTuple):
     """What comes of one client's round."""
 
@@ -69,7 +117,8 @@ class Outcome(NamedTuple):
     accepted: jax.Array  # one bool per slot: took part and replied with finite numbers
 
 
-def _batch(examples: Tree, rows: jax.Array) -> tuple[Tree, jax.Array]:
+def take_batch(examples: Tree, rows: jax.Array) -> tuple[Tree, jax.Array]:
+    """The examples in these rows, and which of them are not padding."""
     # Padding repeats the batch's first example, so that it can bring in no number of its own.
     safe = jnp.where(rows < 0, rows[0], rows)
     return tree.map(lambda a: a[safe], examples), rows >= 0
@@ -80,7 +129,7 @@ def _client_grad(model: HasLoss, examples: Tree, work: Work, key: jax.Array) -> 
 
     def grad(z: Tree) -> Tree:
         def total(k: Any, z: Tree) -> jax.Array:
-            batch, keep = _batch(examples, work.pages[k])
+            batch, keep = take_batch(examples, work.pages[k])
             losses = model.losses(z, batch, jax.random.fold_in(key, k))
             return jnp.sum(jnp.where(keep, losses, 0))
 
@@ -143,7 +192,7 @@ def client_round(
     )
 
     def mean_loss(z: Tree, k: Any) -> jax.Array:
-        batch, keep = _batch(examples, work.batches[k])
+        batch, keep = take_batch(examples, work.batches[k])
         losses = model.losses(z, batch, jax.random.fold_in(loss_key, k))
         return jnp.sum(jnp.where(keep, losses, 0)) / jnp.sum(keep).astype(losses.dtype)
 
@@ -189,14 +238,20 @@ class Outline(NamedTuple):
     reply: Reply  # shapes of what one client returns
 
 
+def pretended_server(x: Tree, state: Tree) -> ServerView:
+    """A server whose data is of no interest, to find out what its rule would send."""
+    one = jnp.ones((), float_type(x))
+    return ServerView(x, state, one, one, lambda start, tilt=None: (zeros(start), one), zeros, one)
+
+
 def outline(algorithm: Algorithm, x: Tree) -> Outline:
     """The initial state of both sides for an algorithm and a model."""
     me = hyper.of_client(algorithm, 0, float_type(x))
     state = me.rule.init(x)
 
     def payload(x: Tree, state: State) -> Any:
-        msg, _ = algorithm.rule.send(ServerView(x, state.server, grad=zeros))
         one = jnp.ones((), float_type(x))
+        msg, _ = algorithm.rule.send(pretended_server(x, state.server))
         at = ClientView(x, msg, state.client, zeros, one, one, x)
         return msg, me.rule.reply(zeros(x), at)
 
@@ -221,15 +276,13 @@ class Sums(NamedTuple):
     heads: jax.Array
 
 
-def open_round(
-    algorithm: Algorithm, x: Tree, server: Sides, row: Sides
-) -> tuple[Tree, Sides, Sums]:
+def open_round(algorithm: Algorithm, at: ServerView, wire_state: Tree, row: Sides) -> Any:
     """Server: what to broadcast, the state meanwhile, and sums to add replies to."""
-    msg, rule_state = algorithm.rule.send(ServerView(x, server.rule))
-    shapes = reply_shapes(algorithm, x, msg, row)
+    msg, rule_state = algorithm.rule.send(at)
+    shapes = reply_shapes(algorithm, at.x, msg, row)
     coded, heard = tree.map(lambda s: jnp.zeros(s.shape, s.dtype), (shapes.coded, shapes.heard))
-    zero = jnp.zeros((), float_type(x))
-    return msg, Sides(rule_state, server.wire), Sums(coded, heard, zero, zero)
+    zero = jnp.zeros((), float_type(at.x))
+    return msg, Sides(rule_state, wire_state), Sums(coded, heard, zero, zero)
 
 
 def accept(
@@ -238,7 +291,7 @@ def accept(
     """Server: add a reply if it is finite. The client's row changes only then."""
     accepted = (work.count > 0) & finite(reply)
     head = accepted.astype(sums.heads.dtype)
-    w = head * work.weight if algorithm.weighting == "examples" else head
+    w = head * client_weight(algorithm, work, head.dtype)
     # The select keeps a non-finite reply out of the sum: 0 x nan would still be nan.
     coded = axpy(w, select(accepted, reply.coded, zeros(sums.coded)), sums.coded)
     heard = axpy(head, select(accepted, reply.heard, zeros(sums.heard)), sums.heard)
@@ -246,8 +299,17 @@ def accept(
     return sums, select(accepted, reply.row, row), accepted
 
 
+def client_weight(algorithm: Algorithm, work: Work, dtype: Any) -> jax.Array:
+    """How much one client's delta counts in the mean."""
+    if algorithm.weighting == "examples":
+        return work.weight
+    if algorithm.weighting == "processed":
+        return jnp.sum(work.batches >= 0).astype(dtype)
+    return jnp.ones((), dtype)
+
+
 def close_round(
-    algorithm: Algorithm, x: Tree, server: Sides, sums: Sums, population: Any
+    algorithm: Algorithm, at: ServerView, wire_state: Tree, sums: Sums, population: Any
 ) -> tuple[Tree, Sides]:
     """Server: the two means, then the rule's step."""
 
@@ -258,10 +320,10 @@ def close_round(
 
     share = sums.heads / population
     mean_coded = mean(sums.coded, sums.weight)
-    (delta, _), wire_state = algorithm.wire.decode(mean_coded, server.wire, share)
-    at = ServerView(x, server.rule, share)
+    (delta, _), wire_state = algorithm.wire.decode(mean_coded, wire_state, share)
+    at = at._replace(share=share, heads=sums.heads)
     delta, rule_state = algorithm.rule.step(delta, mean(sums.heard, sums.heads), at)
-    return add(x, delta), Sides(rule_state, wire_state)
+    return add(at.x, delta), Sides(rule_state, wire_state)
 
 
 def federated_round(
@@ -275,13 +337,16 @@ def federated_round(
     work: Work,
     population: Any,
     key: jax.Array,
+    central: Central | None = None,
+    central_loss: CentralLoss | None = None,
 ) -> Outcome:
     """A whole round: send, every client of the cohort in turn, the two means, the server's step.
 
     `rows` and `work` have a leading axis, one slot per client; slots with no steps are empty.
     """
     work = work._replace(weight=jnp.asarray(work.weight).astype(float_type(x)))
-    msg, server, sums = open_round(algorithm, x, server, tree.map(lambda a: a[0], rows))
+    at = server_view(central_loss, model, central, key, ServerView(x, server.rule))
+    msg, server, sums = open_round(algorithm, at, server.wire, tree.map(lambda a: a[0], rows))
 
     def one(sums: Sums, client: tuple[Sides, Work]) -> tuple[Sums, tuple[Sides, jax.Array]]:
         row, slot = client
@@ -291,5 +356,6 @@ def federated_round(
         return sums, (row, accepted)
 
     sums, (rows, accepted) = lax.scan(one, sums, (rows, work))
-    x, server = close_round(algorithm, x, server, sums, population)
+    at = at._replace(state=server.rule)
+    x, server = close_round(algorithm, at, server.wire, sums, population)
     return Outcome(x, server, rows, accepted)

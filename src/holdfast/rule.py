@@ -13,7 +13,6 @@ Every function is pure and sees one client or the server, never a client axis.
 """
 
 import enum
-from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 from jax import tree
@@ -37,7 +36,7 @@ class ClientView(NamedTuple):
     x: Tree  # the model received
     msg: Tree  # what this rule's `send` broadcast
     mine: Tree  # this rule's own row
-    grad: Callable[[Tree], Tree] | None  # z -> gradient at z over all local data
+    grad: Any  # z -> gradient at z over all local data
     weight: Number = 1.0  # n_i / mean(n)
     path: Number = 0.0  # sum of the step sizes taken, known after the local steps
     y: Tree = None  # the local model, known after the local steps
@@ -53,8 +52,10 @@ class ServerView(NamedTuple):
     x: Tree
     state: Tree
     share: Number = 1.0  # |S| / N
-    solve: Callable[..., tuple[Tree, Number]] | None = None  # (start, tilt) on the server's data
-    grad: Callable[[Tree], Tree] | None = None  # z -> gradient at z on the server's data
+    heads: Number = 0.0  # |S|, known after the replies
+    solve: Any = None  # (start, tilt) -> (moved, path): local steps on the server's own data
+    grad: Any = None  # z -> stochastic gradient at z on the server's own data
+    weight: Number = 1.0  # n_0 / mean(n)
 
 
 class Tilt(NamedTuple):
@@ -120,7 +121,8 @@ def add_tilts(s: Tilt, t: Tilt, like: Tree) -> Tilt:
 class Need(enum.Enum):
     """What a rule cannot do without. Checked before a run begins, refused with these words."""
 
-    PLAIN_STEPS = "plain SGD steps, without momentum, on the leaves it corrects"
+    PLAIN_STEPS = "plain SGD steps, without momentum or an optimiser, on the leaves it corrects"
+    PLAIN_SERVER_STEPS = "plain SGD steps, without momentum or an optimiser, at the server"
     LOSSLESS_WIRE = "a wire that delivers replies unchanged"
     SERVER_DATA = "data or a loss at the server"
     WHOLE_MODEL = "the whole model, so Masked goes inside it and not around it"
@@ -133,6 +135,7 @@ class Rule(Struct):
     """Eight pure functions, each optional; the bare `Rule()` is FedAvg."""
 
     needs: ClassVar[frozenset[Need]] = frozenset()
+    neutral: ClassVar[bool] = False  # changes nothing for others, so it may stand anywhere
     rewrites_delta: ClassVar[bool] = False  # its `reply` sends another delta than the local one
 
     def parts(self) -> "tuple[Rule, ...]":

@@ -31,7 +31,9 @@ from holdfast.keys import Purpose, client_key, host_generator, round_key
 from holdfast.local import Local
 from holdfast.models.dense import mlp
 from holdfast.models.model import Model
-from holdfast.round import Outcome, accept, client_round, close_round, open_round
+from holdfast.round import Outcome, accept, client_round, close_round, open_round, server_view
+from holdfast.rule import Need, ServerView
+from holdfast.server import Server
 from holdfast.trees import Tree, nbytes
 
 __all__ = ["ConformanceError", "Report", "check"]
@@ -60,6 +62,7 @@ class Case:
     model: Model
     clients: Clients
     local: Local
+    server: Server | None = None
     rounds: int = 3
 
     def run(self, **changes: Any) -> Run:
@@ -68,11 +71,13 @@ class Case:
             self, **{k: changes.pop(k) for k in list(changes) if k in ("algorithm", "clients")}
         )
         rounds = changes.pop("rounds", self.rounds)
-        return simulate(case.algorithm, case.model, case.clients, case.local, rounds, **changes)
+        given = {"server": self.server} | changes
+        return simulate(case.algorithm, case.model, case.clients, case.local, rounds, **given)
 
     def experiment(self, **changes: Any) -> Experiment:
         """The run before it runs."""
-        return Experiment(self.algorithm, self.model, self.clients, self.local, **changes)
+        given = {"server": self.server} | changes
+        return Experiment(self.algorithm, self.model, self.clients, self.local, **given)
 
 
 def _tiny_clients() -> Clients:
@@ -83,11 +88,20 @@ def _tiny_clients() -> Clients:
     return by(Examples(x, y), np.repeat(np.arange(len(sizes)), sizes))
 
 
+def _server_if_needed(algorithm: Algorithm) -> Server | None:
+    if not any(Need.SERVER_DATA in part.needs for part in algorithm.rule.parts()):
+        return None
+    rng = np.random.default_rng(8)
+    x, y = rng.normal(size=(10, 5)).astype(np.float32), rng.integers(0, 3, 10).astype(np.int32)
+    return Server(Examples(x, y), Local(learning_rate=0.05, steps=3, batch_size=4))
+
+
 def check(
     algorithm: Algorithm,
     model: Model | None = None,
     clients: Clients | None = None,
     local: Local | None = None,
+    server: Server | None = None,
     only: Sequence[str] | None = None,
 ) -> Report:
     """Check that an algorithm keeps what every method must; raises `ConformanceError` if not.
@@ -98,6 +112,7 @@ def check(
             `classifier/kernel` unless given; give your own for rules bound to a model.
         clients: four clients of 7, 12, 4 and 9 examples unless given.
         local: two epochs in batches of 4 unless given.
+        server: the server's own data or loss; ten examples if the rule needs one and none is given.
         only: names of some checks; all of `holdfast.testing.CHECKS` unless given.
     """
     case = Case(
@@ -105,6 +120,7 @@ def check(
         model or mlp([4], classes=3),
         clients or _tiny_clients(),
         local or Local(learning_rate=0.1, epochs=2, batch_size=4),
+        server or _server_if_needed(algorithm),
     )
     for name in only or ():
         if name not in CHECKS:
@@ -224,7 +240,10 @@ def _check_engines(case: Case) -> None:
     _require_close(DebugEngine().round(0, **given)[:3], compiled[:3], "compiled and debug rounds")
     algorithm, x = given["algorithm"], state.params
     row = tree.map(lambda a: a[0], given["rows"])
-    msg, _, sums = open_round(algorithm, x, state.server, row)
+    view = ServerView(x, state.server.rule)
+    loss, central = given.get("central_loss"), given.get("central")
+    at = server_view(loss, case.model, central, given["key"], view)
+    msg, _, sums = open_round(algorithm, at, state.server.wire, row)
     visit = functools.partial(client_round, algorithm, case.model, given["steps"], x, msg)
 
     def one(row: Any, work: Any) -> Any:
@@ -242,7 +261,10 @@ def _check_bytes(case: Case) -> None:
     algorithm, x = given["algorithm"], state.params
     slots = range(len(given["work"].client))
     rows = [tree.map(lambda a, i=i: np.asarray(a)[i], given["rows"]) for i in slots]
-    msg, server, sums = open_round(algorithm, x, state.server, rows[0])
+    loss, central = given.get("central_loss"), given.get("central")
+    view = ServerView(x, state.server.rule)
+    at = server_view(loss, case.model, central, given["key"], view)
+    msg, server, sums = open_round(algorithm, at, state.server.wire, rows[0])
     down = to_bytes((x, msg))
     work = given["work"]._replace(weight=np.asarray(given["work"].weight, sums.weight.dtype))
     run_client = jax.jit(client_round, static_argnums=1)
@@ -268,7 +290,8 @@ def _check_bytes(case: Case) -> None:
                 f"{nbytes((x, msg))} and {nbytes(back)} travelled"
             )
         sums, _, _ = accept(algorithm, sums, reply._replace(coded=back), rows[i], mine)
-    remote = close_round(algorithm, x, server, sums, given["population"])
+    at = at._replace(state=server.rule)
+    remote = close_round(algorithm, at, server.wire, sums, given["population"])
     _require_close(remote, compiled[:2], "rounds through bytes and in one program")
 
 

@@ -18,6 +18,7 @@ class Planner:
     clients: Clients
     local: Local
     seed: int
+    purpose: Purpose = Purpose.ORDER
 
     @functools.cached_property
     def batch_size(self) -> int:
@@ -43,6 +44,11 @@ class Planner:
         return full + short
 
     @functools.cached_property
+    def mean_size(self) -> float:
+        """Mean number of examples of the clients that have any."""
+        return float(self.clients.sizes[self.able].mean())
+
+    @functools.cached_property
     def able(self) -> np.ndarray:
         """Clients that can take part: those with data."""
         return np.flatnonzero(self.clients.sizes > 0)
@@ -53,7 +59,6 @@ class Planner:
         pages = -(-int(sizes.max()) // batch)
         rows = np.full((slots, int(steps.max()), batch), -1, np.int32)
         all_rows = np.full((slots, pages, batch), -1, np.int32)
-        mean_size = sizes[sizes > 0].mean()
 
         def per_slot(values: np.ndarray, dtype: type) -> np.ndarray:
             return np.concatenate([values, np.zeros(slots - len(ids))]).astype(dtype)
@@ -64,7 +69,7 @@ class Planner:
             rows[slot, : steps[i]] = self._order(t, int(i), mine, int(steps[i]))
         return Work(
             client=per_slot(ids, np.int32),
-            weight=per_slot(sizes[ids] / mean_size, np.float64),
+            weight=per_slot(sizes[ids] / self.mean_size, np.float64),
             count=per_slot(steps[ids], np.int32),
             batches=rows,
             pages=all_rows,
@@ -80,7 +85,7 @@ class Planner:
         if not self.local.shuffle or len(mine) <= batch:  # within one batch there is no order
             out[:, :taken] = mine[:taken]
         else:
-            rng = host_generator(Purpose.ORDER, self.seed, t, client)
+            rng = host_generator(self.purpose, self.seed, t, client)
             for one_pass in out:
                 one_pass[:taken] = rng.permutation(mine)[:taken]
         return out.reshape(-1, batch)[:steps]

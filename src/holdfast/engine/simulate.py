@@ -31,8 +31,9 @@ from holdfast.evaluate import Evaluator, Scene, deployed_model
 from holdfast.keys import Purpose, host_generator, round_key
 from holdfast.local import Local
 from holdfast.models.model import Model
-from holdfast.round import outline
+from holdfast.round import Central, outline
 from holdfast.rules.last_model import LastModel
+from holdfast.server import Server
 from holdfast.trees import Tree, describe_shapes, nbytes, signature
 
 
@@ -50,6 +51,7 @@ class Experiment:
         seed: int = 0,
         params: Tree = None,
         engine: Engine | DebugEngine | None = None,
+        server: Server | None = None,
     ) -> None:
         _check_types(algorithm, model, clients, local, seed)
         self.evaluators = _as_sequence(evaluate)
@@ -67,7 +69,10 @@ class Experiment:
         self.examples = tree.map(jnp.asarray, clients.examples)
         self.params = self._initial_params(params)
         self._check_loss()
-        algorithm.check(self.params, local, server_data=False)
+        self.server_side = None if server is None else ServerSide(server, seed)
+        if server is not None:
+            server.check(model, self.params)
+        algorithm.check(self.params, local, None if server is None else server.local)
         hyper.check_population(algorithm, len(clients), algorithm.name)
         self.cohort.check(self.planner.able, len(clients))
         for evaluator in self.evaluators:
@@ -128,6 +133,7 @@ class Experiment:
             "initial parameters": digest(self.params),
             "cohort": describe(self.cohort),
             "evaluation": describe(self.evaluators),
+            "server": describe(None if self.server_side is None else self.server_side.server),
         }
 
     def begin(self) -> RunState:
@@ -182,11 +188,20 @@ class Experiment:
             fresh = np.zeros(slots, bool)
             fresh[: len(ids)] = [int(i) not in state.rows.touched for i in ids]
             shared["rows"] = self.engine.prepare(t, fresh=fresh, **shared)
-        return shared | {
-            "steps": self.local.at(t, state.params),
-            "server": state.server,
-            "population": float(len(self.planner.able)),
-        }
+        return (
+            shared
+            | {
+                "steps": self.local.at(t, state.params),
+                "server": state.server,
+                "population": float(len(self.planner.able)),
+            }
+            | self._central(t)
+        )
+
+    def _central(self, t: int) -> dict[str, Any]:
+        if self.server_side is None:
+            return {}
+        return self.server_side.arguments(t, self.params, self.planner.mean_size)
 
     def advance(self, state: RunState) -> RunState:
         """The state after one more round."""
@@ -234,6 +249,44 @@ class Experiment:
         return {name: value for e in due for name, value in e(scene).items()}
 
 
+class ServerSide:
+    """The server's own data on the device, and its work round by round."""
+
+    def __init__(self, server: Server, seed: int) -> None:
+        self.server = server
+        self.examples: Any = ()
+        if not server.alone:
+            self.examples = tree.map(jnp.asarray, server.source)
+            one_step = Local(
+                learning_rate=1.0,
+                steps=1,
+                batch_size=server.gradient_batch_size or server.local.batch_size,
+                shuffle=server.local.shuffle,
+            )
+            data = server.as_clients()
+            self._steps = Planner(data, server.local, seed, Purpose.SERVER_ORDER)
+            self._gradient = Planner(data, one_step, seed, Purpose.SERVER_GRADIENT)
+
+    def arguments(self, t: int, params: Tree, mean_size: float) -> dict[str, Any]:
+        """What the server brings to round `t`."""
+        batches = gradient_rows = None
+        steps = self.server.local.steps or 1
+        if not self.server.alone:
+            only = np.zeros(1, np.int64)
+            batches = self._steps.work(t, only, 1).batches[0]
+            gradient_rows = self._gradient.work(t, only, 1).batches[0, 0]
+            steps = len(batches)
+        central = Central(
+            steps=self.server.local.at(t, params),
+            count=np.int32(steps),
+            examples=self.examples,
+            batches=batches,
+            gradient_rows=gradient_rows,
+            weight=self.server.size / mean_size,
+        )
+        return {"central": central, "central_loss": self.server.objective}
+
+
 def _check_types(algorithm: Any, model: Any, clients: Any, local: Any, seed: Any) -> None:
     expected = (
         ("algorithm", algorithm, Algorithm, "hf.algorithms.fedavg()"),
@@ -270,6 +323,7 @@ def rounds(
     params: Tree = None,
     start: RunState | None = None,
     engine: Engine | DebugEngine | None = None,
+    server: Server | None = None,
 ) -> Generator[RunState, RunState | None, None]:
     """Rounds without end: yields the complete state after each one.
 
@@ -289,7 +343,7 @@ def rounds(
         (2, 2)
     """
     experiment = Experiment(
-        algorithm, model, clients, local, cohort, evaluate, seed, params, engine
+        algorithm, model, clients, local, cohort, evaluate, seed, params, engine, server
     )
     return _advance_for_ever(experiment, experiment.go_on_from(start))
 
@@ -354,6 +408,7 @@ def simulate(
     start: RunState | None = None,
     checkpoint: Checkpoint | str | Path | None = None,
     engine: Engine | DebugEngine | None = None,
+    server: Server | None = None,
     progress: bool | None = None,
     on_round: Callable[[RunState], None] | None = None,
 ) -> Run:
@@ -374,13 +429,14 @@ def simulate(
         start: a state to go on from.
         checkpoint: a folder (or `hf.Checkpoint`) to save to, and to go on from if it holds this run.
         engine: `hf.Engine()` unless given; `hf.DebugEngine()` says where an exception happened.
+        server: the server's own data or loss, for methods in which it learns too.
         progress: a progress bar; unless given, only where someone is looking.
         on_round: called with the state after every round.
     """
     if not isinstance(rounds, int | np.integer) or rounds < 0:
         raise HoldfastError(f"simulate: rounds={rounds!r}; give a whole number of at least 0.")
     experiment = Experiment(
-        algorithm, model, clients, local, cohort, evaluate, seed, params, engine
+        algorithm, model, clients, local, cohort, evaluate, seed, params, engine, server
     )
     store = Checkpoint(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
     state = experiment.go_on_from(start)

@@ -1,12 +1,18 @@
 """Softmax regression and multilayer perceptrons."""
 
+import dataclasses
+import functools
 from collections.abc import Sequence
+from typing import Any
 
 import flax.linen as nn
 import jax
+import numpy as np
+import optax
 
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.models.model import Model, classifier
+from holdfast.trees import Tree
 
 
 class MLP(nn.Module):
@@ -17,10 +23,25 @@ class MLP(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        x = x.reshape((x.shape[0], -1))
-        for i, width in enumerate(self.hidden):
-            x = nn.relu(nn.Dense(width, name=f"hidden_{i}")(x))
-        return nn.Dense(self.classes, name="classifier")(x)
+        return nn.Dense(self.classes, name="classifier")(_hidden_layers(x, self.hidden))
+
+
+class BinaryMLP(nn.Module):
+    """The same with a single logit per example: positive where label 1 is the likelier."""
+
+    hidden: tuple[int, ...]
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return nn.Dense(1, name="classifier")(_hidden_layers(x, self.hidden))[:, 0]
+
+
+def _hidden_layers(x: jax.Array, widths: tuple[int, ...]) -> jax.Array:
+    # Called in a module's compact method, so that the layers become the module's own.
+    x = x.reshape((x.shape[0], -1))
+    for i, width in enumerate(widths):
+        x = nn.relu(nn.Dense(width, name=f"hidden_{i}")(x))
+    return x
 
 
 @explain_arguments
@@ -46,3 +67,58 @@ def mlp(hidden: Sequence[int], classes: int) -> Model:
 def softmax_regression(classes: int) -> Model:
     """Multinomial logistic regression on flattened inputs: an MLP without hidden layers."""
     return mlp([], classes)
+
+
+@explain_arguments
+def binary_mlp(hidden: Sequence[int]) -> Model:
+    r"""A multilayer perceptron for labels 0 and 1, trained by sigmoid cross-entropy.
+
+    With $s$ the logit of an example and $y$ its label,
+
+    $$ \ell = -y \log \sigma(s) - (1 - y) \log\big(1 - \sigma(s)\big) $$
+
+    Logits, for instance for `auc`, are `BinaryMLP(hidden).apply({"params": params}, x)`.
+
+    Args:
+        hidden: width of each hidden layer, called `hidden_0`, `hidden_1`, ...
+
+    Example:
+        >>> import holdfast as hf
+        >>> import jax
+        >>> import numpy as np
+        >>> examples = hf.Examples(x=np.ones((2, 3), np.float32), y=np.array([0, 1]))
+        >>> model = hf.models.binary_mlp([64])
+        >>> params = model.init(jax.random.key(0), examples)
+        >>> hf.models.BinaryMLP((64,)).apply({"params": params}, examples.x).shape
+        (2,)
+    """
+    if any(width < 1 for width in hidden):
+        raise HoldfastError(f"binary_mlp: hidden={list(hidden)}; give widths of at least 1.")
+    return _binary(BinaryMLP(tuple(hidden)))
+
+
+@functools.lru_cache(maxsize=64)
+def _binary(module: BinaryMLP) -> Model:
+    def logits(params: Tree, x: jax.Array) -> Any:
+        return module.apply({"params": params}, x)
+
+    def cross_entropy(scores: jax.Array, y: jax.Array) -> jax.Array:
+        return optax.sigmoid_binary_cross_entropy(scores, y.astype(scores.dtype))
+
+    def loss(params: Tree, batch: Tree) -> jax.Array:
+        return cross_entropy(logits(params, batch.x), batch.y)
+
+    def metrics(params: Tree, batch: Tree) -> dict[str, jax.Array]:
+        scores = logits(params, batch.x)
+        correct = (scores > 0) == (batch.y == 1)
+        losses = cross_entropy(scores, batch.y)
+        return {"loss": losses, "accuracy": correct.astype(losses.dtype)}
+
+    def check(examples: Tree) -> None:
+        others = np.setdiff1d(examples.y, (0, 1))
+        if len(others):
+            raise HoldfastError(f"labels: found {others[0]}; give 0 or 1 for each example.")
+
+    # It begins and is called as any classifier; only its two classes share one logit.
+    two_logits = classifier(module, classes=2)
+    return dataclasses.replace(two_logits, loss=loss, metrics=metrics, check=check)

@@ -50,7 +50,9 @@ class Model:
 
     def losses(self, params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
         """One loss per example."""
-        return self.loss(params, batch, key) if _takes_key(self.loss) else self.loss(params, batch)
+        return (
+            self.loss(params, batch, key) if takes_key(self.loss, 3) else self.loss(params, batch)
+        )
 
     def measure(self, params: Tree, batch: Tree) -> dict[str, jax.Array]:
         """One value per example and metric."""
@@ -60,8 +62,9 @@ class Model:
 
 
 @functools.lru_cache(maxsize=256)
-def _takes_key(loss: Callable[..., Any]) -> bool:
-    return len(inspect.signature(loss).parameters) >= 3
+def takes_key(loss: Callable[..., Any], arguments: int) -> bool:
+    """Whether a loss takes a random key as its last argument."""
+    return len(inspect.signature(loss).parameters) >= arguments
 
 
 @functools.lru_cache(maxsize=64)

@@ -15,6 +15,8 @@ class LastModel(Rule):
         >>> watched = hf.Chain((hf.rules.Dynamic(alpha=0.1), hf.rules.LastModel()))
     """
 
+    neutral = True
+
     def init(self, params: Tree) -> State:
         return State(client=params)
 

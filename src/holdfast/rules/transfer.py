@@ -1,0 +1,137 @@
+"""Mixed federated learning: a loss at the server beside the clients', f = w_f f_f + w_c f_c."""
+
+from typing import Any
+
+from jax import tree
+
+from holdfast.rule import ClientView, Need, Rule, ServerView, State, Tilt
+from holdfast.trees import Tree, scale, zeros
+
+
+def _merge(weights: tuple[Any, Any], federated: Tree, central: Tree) -> Tree:
+    f, c = weights
+    return tree.map(lambda p, q: (f * p + c * q).astype(p.dtype), federated, central)
+
+
+class ParallelTraining(Rule):
+    r"""Clients and server train from the same model, each on its own loss; their moves are merged.
+
+    $$ x \leftarrow x + m_f\, \overline{d} + m_c\, D_c $$
+
+    Travels: the model down, delta up.
+
+    Args:
+        federated: $w_f$, weight of the clients' loss.
+        central: $w_c$, weight of the server's loss.
+        merge: $(m_f, m_c)$; the two moves are added unless given.
+
+    Reduces to: FedAvg at `central=0`; one-way transfer with one full-batch step and equal step sizes.
+    Keeps a bias where clients and server disagree and take several steps.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.rules.ParallelTraining(federated=0.75, central=0.25).merge
+        (1.0, 1.0)
+
+    Reference: Augenstein et al., "Mixed federated learning", 2022.
+    """
+
+    needs = frozenset({Need.SERVER_DATA, Need.WHOLE_MODEL})
+    federated: Any = 1.0
+    central: Any = 1.0
+    merge: tuple[Any, Any] = (1.0, 1.0)
+
+    def tilt(self, at: ClientView) -> Tilt:
+        return Tilt(weight=self.federated)
+
+    def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
+        moved, _ = at.solve(at.x, Tilt(weight=self.central))
+        return _merge(self.merge, delta, moved), at.state
+
+
+class OneWayTransfer(Rule):
+    r"""The server's gradient at x is added to every client step.
+
+    $$ y \leftarrow y - \eta\,\big(w_f\, g_i(y) + w_c\, g_c(x)\big) $$
+
+    Travels: the model and the server's gradient down, delta up.
+
+    Args:
+        federated: $w_f$, weight of the clients' loss.
+        central: $w_c$, weight of the server's loss.
+
+    Reduces to: FedAvg at `central=0`.
+    Keeps the clients' own bias; with `ControlVariate` in a chain it reaches the joint optimum.
+
+    Example:
+        >>> import holdfast as hf
+        >>> exact = hf.Chain((hf.rules.ControlVariate(), hf.rules.OneWayTransfer()))
+
+    Reference: Augenstein et al., "Mixed federated learning", 2022.
+    """
+
+    needs = frozenset({Need.SERVER_DATA, Need.WHOLE_MODEL})
+    federated: Any = 1.0
+    central: Any = 1.0
+
+    def send(self, at: ServerView) -> tuple[Tree, Tree]:
+        return scale(self.central, at.grad(at.x)), at.state
+
+    def tilt(self, at: ClientView) -> Tilt:
+        return Tilt(linear=at.msg, weight=self.federated)
+
+
+class TwoWayTransfer(Rule):
+    r"""Parallel training in which each side also adds the other's mean gradient of the last round.
+
+    $$ g_f^+ = -\frac{\sum_i d_i}{\sum_i \text{path}_i} - g_c, \quad
+       g_c^+ = -\frac{D_c}{\text{path}_c} - g_f, \quad
+       x \leftarrow x + m_f\,\overline{d} + m_c\, D_c $$
+
+    Both gradients begin at zero; $g_f$ comes free from what is uploaded anyway.
+    Travels: the model and the server's gradient down, delta up.
+
+    Args:
+        federated: $w_f$, weight of the clients' loss.
+        central: $w_c$, weight of the server's loss.
+        merge: $(m_f, m_c)$; the two moves are averaged unless given.
+
+    Reduces to: half a parallel step in its first round, when nothing has been exchanged.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.rules.TwoWayTransfer().merge
+        (0.5, 0.5)
+
+    Reference: Augenstein et al., "Mixed federated learning", 2022, algorithm 1 and appendix A.
+    """
+
+    needs = frozenset(
+        {Need.SERVER_DATA, Need.WHOLE_MODEL, Need.PLAIN_STEPS, Need.PLAIN_SERVER_STEPS}
+    )
+    federated: Any = 1.0
+    central: Any = 1.0
+    merge: tuple[Any, Any] = (0.5, 0.5)
+
+    def init(self, params: Tree) -> State:
+        return State(server=(zeros(params), zeros(params)))  # g_c, g_f
+
+    def send(self, at: ServerView) -> tuple[Tree, Tree]:
+        return at.state[0], at.state
+
+    def tilt(self, at: ClientView) -> Tilt:
+        return Tilt(linear=at.msg, weight=self.federated)
+
+    def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
+        return delta, at.path
+
+    def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
+        (g_c, g_f), (mean_delta, mean_path) = at.state, heard
+        moved, path = at.solve(at.x, Tilt(linear=g_f, weight=self.central))
+
+        def own(move: Tree, path: Any, other: Tree) -> Tree:
+            # every step added the other side's gradient, so -move/path is the sum of both
+            return tree.map(lambda m, g: (-m / path - g).astype(m.dtype), move, other)
+
+        state = (own(moved, path, g_f), own(mean_delta, mean_path, g_c))
+        return _merge(self.merge, delta, moved), state
