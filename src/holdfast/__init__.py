@@ -8,7 +8,7 @@ from holdfast.engine.checkpoint import Checkpoint
 from holdfast.engine.engines import DebugEngine, Engine
 from holdfast.engine.history import History
 from holdfast.engine.ledger import Ledger
-from holdfast.engine.simulate import Run, rounds, simulate
+from holdfast.engine.simulate import Run, pretrain, rounds, simulate
 from holdfast.engine.state import RunState
 from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError
 from holdfast.hyper import PerClient
@@ -58,6 +58,7 @@ __all__ = [
     "data",
     "evaluate",
     "models",
+    "pretrain",
     "rounds",
     "rules",
     "schedules",

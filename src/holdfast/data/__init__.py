@@ -3,5 +3,6 @@
 from holdfast.data import partition
 from holdfast.data.bundled import digits
 from holdfast.data.clients import Clients, Examples
+from holdfast.data.share import share
 
-__all__ = ["Clients", "Examples", "digits", "partition"]
+__all__ = ["Clients", "Examples", "digits", "partition", "share"]

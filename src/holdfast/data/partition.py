@@ -109,6 +109,46 @@ def dirichlet(
     return Clients(data, order, np.concatenate([[0], np.cumsum(wanted)]))
 
 
+@explain_arguments
+def by_classes(
+    data: Tree, clients: int, classes: int, seed: int = 0, labels: Any = None
+) -> Clients:
+    """Each client holds examples of so many classes only; 1 is the pathological split.
+
+    Classes are dealt out in turn, so that each is held by equally many clients (differing by one at
+    most), and a class's examples are shared evenly among its holders.
+
+    Args:
+        data: examples with labels in `.y`, or give `labels`.
+        clients: number of clients.
+        classes: how many classes each client holds.
+        seed: the split is a function of it.
+        labels: one integer per example, if not `data.y`.
+    """
+    _even_sizes(count(data), clients)
+    y = np.asarray(data.y if labels is None else labels)
+    found = np.unique(y)
+    if not 1 <= classes <= len(found):
+        raise HoldfastError(
+            f"partition.by_classes: classes={classes} of {len(found)}; give 1..{len(found)}."
+        )
+    if clients * classes < len(found):
+        raise HoldfastError(
+            f"partition.by_classes: {clients} clients with {classes} each cannot hold all "
+            f"{len(found)} classes; give more clients or more classes each."
+        )
+    rng = np.random.default_rng(seed)
+    dealt = rng.permutation(found)[np.arange(clients * classes) % len(found)]
+    holder = rng.permutation(clients).repeat(classes)
+    parts: list[list[np.ndarray]] = [[] for _ in range(clients)]
+    for label in found:
+        holders = holder[dealt == label]
+        rows = rng.permutation(np.flatnonzero(y == label))
+        for i, part in zip(holders, np.array_split(rows, len(holders)), strict=True):
+            parts[i].append(part)
+    return Clients.from_rows(data, [np.concatenate(p) for p in parts])
+
+
 def _log_gamma(rng: np.random.Generator, shape: float, size: tuple[int, int]) -> np.ndarray:
     # log Gamma(a) = log Gamma(a + 1) + log(U) / a, exact also where Gamma(a) underflows.
     return np.log(rng.standard_gamma(shape + 1.0, size)) + np.log1p(-rng.random(size)) / shape

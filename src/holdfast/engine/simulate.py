@@ -462,6 +462,29 @@ def simulate(
     return Run(experiment, state)
 
 
+@explain_arguments
+def pretrain(
+    model: Model, server: Server, rounds: int = 1, seed: int = 0, params: Tree = None
+) -> Tree:
+    """Parameters trained on the server's data alone, to begin a run with: `simulate(params=...)`.
+
+    Args:
+        model: the model.
+        server: its data and how it trains; a round is one `local` of it.
+        rounds: how often.
+        seed: all randomness is a function of it.
+        params: where to begin; the model's own initial parameters unless given.
+    """
+    if server.alone or server.loss is not None:
+        raise HoldfastError(
+            "pretrain: the server has a loss of its own; give one with a data set and the model's loss."
+        )
+    data = server.as_clients()
+    return simulate(
+        Algorithm(name="pretrain"), model, data, server.local, rounds, seed=seed, params=params
+    ).params
+
+
 @contextlib.contextmanager
 def _bar(name: str, rounds: int, wanted: bool | None) -> Iterator[Callable[[RunState], None]]:
     if not (sys.stderr.isatty() if wanted is None else wanted):

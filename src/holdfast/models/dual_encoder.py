@@ -57,7 +57,7 @@ def dual_encoder(items: int = 3953, width: int = 16, margin: float = 0.9) -> Mod
     ids that count within the selection; its row 0 must still be padding.
 
     Args:
-        items: rows of the table, with the padding row; that many does MovieLens-1M need.
+        items: rows of the table, the padding row included; by default those of MovieLens-1M.
         width: of the embeddings and of the context's layer.
         margin: $m$, the cosine from which on a pair costs nothing.
 

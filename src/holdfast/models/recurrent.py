@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -107,7 +108,7 @@ def _gru(module: GRU, padding: int | None) -> Model:
         return jnp.sum(values, axis=1, where=counted) / number.astype(values.dtype)
 
     def metrics(params: Tree, batch: Tree) -> dict[str, jax.Array]:
-        logits = module.apply({"params": params}, batch.x)
+        logits: Any = module.apply({"params": params}, batch.x)
         losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
         correct = (jnp.argmax(logits, axis=-1) == batch.y).astype(losses.dtype)
         return {
