@@ -70,4 +70,5 @@ def same_bits(a, b):
 
 def largest_difference(a, b):
     pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
-    return max(float(np.max(np.abs(np.asarray(p) - np.asarray(q)), initial=0)) for p, q in pairs)
+    apart = (np.max(np.abs(np.asarray(p) - np.asarray(q)), initial=0) for p, q in pairs)
+    return float(max(apart, default=0.0))

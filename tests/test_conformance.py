@@ -24,6 +24,19 @@ ALGORITHMS = {
     "fedavgm": hf.algorithms.fedavgm(learning_rate=0.7),
     "centralised": hf.algorithms.centralised(),
     "local_only": hf.algorithms.local_only(),
+    "fedavg_plus": hf.algorithms.fedavg_plus(gamma=0.5, server_learning_rate=0.9),
+    "scaffold_plus": hf.algorithms.scaffold_plus(gamma=0.5),
+    "feddyn_plus": hf.algorithms.feddyn_plus(0.1, hf.schedules.exponential(0.3, 0.9)),
+    "feddc_plus": hf.algorithms.feddc_plus(alpha=0.1, gamma=0.3),
+    "server_as_client": hf.algorithms.server_as_client(),
+    "parallel_training": hf.algorithms.parallel_training(
+        0.7, 0.3, server_optimizer=optax.sgd(0.9), merge_optimizer=optax.sgd(0.8)
+    ),
+    "one_way_transfer": hf.algorithms.one_way_transfer(0.7, 0.3),
+    "two_way_transfer": hf.algorithms.two_way_transfer(0.7, 0.3),
+    "adaptive clipping": hf.Algorithm(
+        hf.Chain((hf.rules.OneWayTransfer(), hf.rules.AdaptiveClip(0.2))), weighting="processed"
+    ),
     "an optax optimiser": hf.Algorithm(hf.rules.ServerOptimizer(optax.adagrad(0.1))),
 }
 

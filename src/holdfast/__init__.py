@@ -1,6 +1,17 @@
 """holdfast: federated learning for data that disagrees."""
 
-from holdfast import algorithms, cohorts, data, evaluate, models, rules, schedules, testing, trees
+from holdfast import (
+    algorithms,
+    cohorts,
+    data,
+    diagnose,
+    evaluate,
+    models,
+    rules,
+    schedules,
+    testing,
+    trees,
+)
 from holdfast.algorithm import Algorithm
 from holdfast.combinators import Chain, Masked, ServerTurn, Uploaded
 from holdfast.data import Clients, Examples
@@ -13,7 +24,7 @@ from holdfast.engine.state import RunState
 from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError
 from holdfast.hyper import PerClient
 from holdfast.local import Local
-from holdfast.models import Model
+from holdfast.models import Model, Table
 from holdfast.places import DebugError
 from holdfast.rule import ClientView, Need, Rule, ServerView, State, Tilt
 from holdfast.server import Server
@@ -50,12 +61,14 @@ __all__ = [
     "ServerTurn",
     "ServerView",
     "State",
+    "Table",
     "Tilt",
     "Uploaded",
     "Wire",
     "algorithms",
     "cohorts",
     "data",
+    "diagnose",
     "evaluate",
     "models",
     "pretrain",

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,9 @@ from holdfast.round import pretended_server
 from holdfast.rule import ClientView
 from holdfast.trees import Tree, describe_shapes, float_type, zeros
 
+if TYPE_CHECKING:
+    from holdfast.engine.simulate import Experiment
+
 __all__ = ["Evaluator", "client_average", "on", "personal"]
 
 _LARGEST_BATCH = 2048
@@ -31,6 +34,7 @@ class Scene(NamedTuple):
     algorithm: Algorithm
     state: RunState
     weights: np.ndarray  # n_i / mean(n) of each client, 0 for clients without data
+    experiment: "Experiment"
 
     def last_model(self, client: int) -> Tree:
         """The model this client trained last; there if an evaluator asked for it."""

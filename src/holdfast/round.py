@@ -51,6 +51,7 @@ class Work(NamedTuple):
     batches: Any  # (largest K, batch) rows
     pages: Any  # (pages, batch) all of the client's rows, for gradients over all its data
     page_count: Any
+    selected: Any = None  # for federated select, the table rows this client uses
 
 
 class Central(NamedTuple):
@@ -124,7 +125,7 @@ def take_batch(examples: Tree, rows: jax.Array) -> tuple[Tree, jax.Array]:
     return tree.map(lambda a: a[safe], examples), rows >= 0
 
 
-def _client_grad(model: HasLoss, examples: Tree, work: Work, key: jax.Array) -> Any:
+def client_gradient(model: HasLoss, examples: Tree, work: Work, key: jax.Array) -> Any:
     """z -> gradient at z of the mean loss over all of the client's data, page by page."""
 
     def grad(z: Tree) -> Tree:
@@ -161,7 +162,7 @@ def prepare_cohort(
         me = hyper.of_client(algorithm, slot.client, dtype)
         gradient_key = client_key(key, slot.client, Purpose.GRADIENT)
         at = ClientView(
-            x, (), row.rule, _client_grad(model, examples, slot, gradient_key), slot.weight
+            x, (), row.rule, client_gradient(model, examples, slot, gradient_key), slot.weight
         )
         return Sides(me.rule.prepare(at), row.wire)
 
@@ -201,7 +202,7 @@ def client_round(
         return jax.grad(mean_loss)(z, k)
 
     at = ClientView(
-        x, msg, row.rule, _client_grad(model, examples, work, gradient_key), work.weight
+        x, msg, row.rule, client_gradient(model, examples, work, gradient_key), work.weight
     )
     tilt = rule.tilt(at)
     y, path = solve(steps, grad, x, tilt, work.count)
@@ -339,10 +340,12 @@ def federated_round(
     key: jax.Array,
     central: Central | None = None,
     central_loss: CentralLoss | None = None,
+    around: Callable[..., Reply] | None = None,
 ) -> Outcome:
     """A whole round: send, every client of the cohort in turn, the two means, the server's step.
 
     `rows` and `work` have a leading axis, one slot per client; slots with no steps are empty.
+    `around` may run a client's round on a part of the model (federated select).
     """
     work = work._replace(weight=jnp.asarray(work.weight).astype(float_type(x)))
     at = server_view(central_loss, model, central, key, ServerView(x, server.rule))
@@ -350,8 +353,15 @@ def federated_round(
 
     def one(sums: Sums, client: tuple[Sides, Work]) -> tuple[Sums, tuple[Sides, jax.Array]]:
         row, slot = client
+
+        def visit(model: HasLoss, x: Tree, msg: Tree, row: Sides) -> Reply:
+            return client_round(algorithm, model, steps, x, msg, row, examples, slot, key)
+
         with place(client=slot.client):
-            reply = client_round(algorithm, model, steps, x, msg, row, examples, slot, key)
+            if around is None:
+                reply = visit(model, x, msg, row)
+            else:
+                reply = around(visit, slot.selected, model, x, msg, row)
         sums, row, accepted = accept(algorithm, sums, reply, row, slot)
         return sums, (row, accepted)
 

@@ -168,7 +168,13 @@ def _check_types(case: Case) -> None:
             examples = case.clients.examples
             examples = examples._replace(x=examples.x.astype(bits))
             clients = dataclasses.replace(case.clients, examples=examples)
-            before, after = (case.run(clients=clients, rounds=rounds) for rounds in (0, 2))
+            server = case.server
+            if server is not None and not server.alone:
+                own = server.source._replace(x=server.source.x.astype(bits))
+                server = dataclasses.replace(server, source=own)
+            before, after = (
+                case.run(clients=clients, server=server, rounds=rounds) for rounds in (0, 2)
+            )
             if _types(_everything(before.state)) != _types(_everything(after.state)):
                 raise AssertionError(f"{bits} with x64={wide}: a type changes during rounds")
             if set(_types(after.params)) != {jnp.dtype(bits)}:

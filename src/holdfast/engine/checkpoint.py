@@ -130,9 +130,7 @@ def _restore(content: bytes, fresh: RunState, identity: dict[str, str], path: Pa
     rows = Rows(fresh.rows.first, len(fresh.rows))
     if touched:
         rows = rows.write(np.array(touched), stacked, np.ones(len(touched), bool))
-    entries = tuple(
-        Entry(t, tuple(ids), down, up) for t, ids, down, up in json.loads(about["ledger"])
-    )
+    entries = tuple(Entry(*map(_untuple, entry)) for entry in json.loads(about["ledger"]))
     return RunState(
         round=int(about["round"]),
         params=params,
@@ -141,6 +139,10 @@ def _restore(content: bytes, fresh: RunState, identity: dict[str, str], path: Pa
         ledger=Ledger(fresh.ledger.model_bytes, entries),
         history=History(tuple(json.loads(about["history"]))),
     )
+
+
+def _untuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value  # JSON knows no tuples
 
 
 def _sync_folder(folder: Path) -> None:

@@ -16,7 +16,7 @@ def _noted_round(**given: Any) -> Outcome:
     return federated_round(**given)
 
 
-_compiled_round = jax.jit(_noted_round, static_argnames=("model", "central_loss"))
+_compiled_round = jax.jit(_noted_round, static_argnames=("model", "central_loss", "around"))
 _compiled_preparation = jax.jit(prepare_cohort, static_argnames="model")
 
 

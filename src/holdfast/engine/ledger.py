@@ -7,22 +7,28 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """The traffic of one round: everybody listed received `down` and returned `up` bytes."""
+    """The traffic of one round: bytes each client received and returned.
+
+    One number stands for everybody; where clients differ (federated select) there is one each.
+    """
 
     round: int
     clients: tuple[int, ...]
-    down: int
-    up: int
+    down: int | tuple[int, ...]
+    up: int | tuple[int, ...]
 
     @property
     def bytes_down(self) -> int:
         """Bytes all clients of the round received."""
-        return self.down * len(self.clients)
+        return self._total(self.down)
 
     @property
     def bytes_up(self) -> int:
         """Bytes all clients of the round returned."""
-        return self.up * len(self.clients)
+        return self._total(self.up)
+
+    def _total(self, each: int | tuple[int, ...]) -> int:
+        return each * len(self.clients) if isinstance(each, int) else sum(each)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +68,8 @@ class Ledger:
 
     def relative(self, entry: Entry) -> float:
         """One round's traffic relative to a FedAvg round of the same cohort."""
-        return (entry.down + entry.up) / (2 * self.model_bytes) if entry.clients else 0.0
+        plain = 2 * self.model_bytes * len(entry.clients)
+        return (entry.bytes_down + entry.bytes_up) / plain if plain else 0.0
 
     def by_client(self, clients: int) -> tuple[np.ndarray, np.ndarray]:
         """Bytes down and up of each client of a population."""

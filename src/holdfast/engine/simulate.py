@@ -33,6 +33,7 @@ from holdfast.local import Local
 from holdfast.models.model import Model
 from holdfast.round import Central, outline
 from holdfast.rules.last_model import LastModel
+from holdfast.select import Selection
 from holdfast.server import Server
 from holdfast.trees import Tree, describe_shapes, nbytes, signature
 
@@ -52,6 +53,7 @@ class Experiment:
         params: Tree = None,
         engine: Engine | DebugEngine | None = None,
         server: Server | None = None,
+        select: bool = False,
     ) -> None:
         _check_types(algorithm, model, clients, local, seed)
         self.evaluators = _as_sequence(evaluate)
@@ -77,6 +79,12 @@ class Experiment:
         self.cohort.check(self.planner.able, len(clients))
         for evaluator in self.evaluators:
             evaluator.check(model, self.params, population)
+        self.selection = Selection(model, clients, self.params) if select else None
+        if select and not algorithm.wire.lossless:
+            raise HoldfastError(
+                f"select: the wire {type(algorithm.wire).__name__} changes replies, which travel in "
+                f"rows; use hf.Wire()."
+            )
         self.outline = outline(hyper.at_round(algorithm, 0), self.params)
 
     def _check_data(self) -> None:
@@ -133,6 +141,7 @@ class Experiment:
             "initial parameters": digest(self.params),
             "cohort": describe(self.cohort),
             "evaluation": describe(self.evaluators),
+            "select": str(self.selection is not None),
             "server": describe(None if self.server_side is None else self.server_side.server),
         }
 
@@ -171,10 +180,13 @@ class Experiment:
         rng = host_generator(Purpose.COHORT, self.seed, state.round)
         return self.cohort.draw(state.round, self.planner.able, rng)
 
+    def slots(self, ids: np.ndarray) -> int:
+        """Places in the program for these clients."""
+        return self.engine.slots(len(ids), getattr(self.cohort, "steady", False))
+
     def arguments(self, state: RunState, ids: np.ndarray) -> dict[str, Any]:
         """What the next round is a function of."""
-        t = state.round
-        slots = self.engine.slots(len(ids), getattr(self.cohort, "steady", False))
+        t, slots = state.round, self.slots(ids)
         shared: dict[str, Any] = {
             "algorithm": hyper.at_round(self.algorithm, t),
             "model": self.model,
@@ -184,6 +196,9 @@ class Experiment:
             "work": self.planner.work(t, ids, slots),
             "key": round_key(self.seed, t),
         }
+        if self.selection is not None:
+            rows = self.selection.rows(ids, slots)
+            shared["work"] = shared["work"]._replace(selected=rows)
         if self.algorithm.rule.prepares:
             fresh = np.zeros(slots, bool)
             fresh[: len(ids)] = [int(i) not in state.rows.touched for i in ids]
@@ -194,6 +209,7 @@ class Experiment:
                 "steps": self.local.at(t, state.params),
                 "server": state.server,
                 "population": float(len(self.planner.able)),
+                "around": None if self.selection is None else self.selection.around,
             }
             | self._central(t)
         )
@@ -219,13 +235,7 @@ class Experiment:
                 )
             rows = state.rows.write(ids, outcome.rows, accepted)
             state = dataclasses.replace(state, params=outcome.x, server=outcome.server, rows=rows)
-        wire = self.algorithm.wire
-        entry = Entry(
-            t + 1,
-            tuple(int(i) for i in ids),
-            wire.bytes_down(self.outline.broadcast),
-            wire.bytes_up(self.outline.reply.coded),
-        )
+        entry = Entry(t + 1, tuple(int(i) for i in ids), *self._traffic(ids))
         state = dataclasses.replace(state, round=t + 1, ledger=state.ledger.record(entry))
         seconds = time.perf_counter() - began
         row = {"round": t + 1, **self._evaluate(state)} | {
@@ -237,13 +247,29 @@ class Experiment:
         }
         return dataclasses.replace(state, history=state.history.record(row))
 
+    def _traffic(self, ids: np.ndarray) -> tuple[Any, Any]:
+        """Bytes down and up: one number for everybody, or one for each who selects rows."""
+        wire, broadcast, coded = (
+            self.algorithm.wire,
+            self.outline.broadcast,
+            self.outline.reply.coded,
+        )
+        select = self.selection
+        if select is None:
+            return wire.bytes_down(broadcast), wire.bytes_up(coded)
+        return (
+            tuple(wire.bytes_down(select.sent(int(i), broadcast)) for i in ids),
+            tuple(wire.bytes_up(select.sent(int(i), coded)) for i in ids),
+        )
+
     def _evaluate(self, state: RunState) -> dict[str, Any]:
         sizes = self.clients.sizes
         scene = Scene(
             self.model,
             hyper.at_round(self.algorithm, state.round),
             state,
-            sizes / sizes[sizes > 0].mean(),
+            sizes / self.planner.mean_size,
+            self,
         )
         due = (e for e in self.evaluators if state.round % e.every == 0)
         return {name: value for e in due for name, value in e(scene).items()}
@@ -267,14 +293,17 @@ class ServerSide:
             self._steps = Planner(data, server.local, seed, Purpose.SERVER_ORDER)
             self._gradient = Planner(data, one_step, seed, Purpose.SERVER_GRADIENT)
 
+    def gradient_rows(self, t: int) -> np.ndarray:
+        """The one batch of round `t` that the server's gradient is taken on."""
+        return self._gradient.work(t, np.zeros(1, np.int64), 1).batches[0, 0]
+
     def arguments(self, t: int, params: Tree, mean_size: float) -> dict[str, Any]:
         """What the server brings to round `t`."""
         batches = gradient_rows = None
         steps = self.server.local.steps or 1
         if not self.server.alone:
-            only = np.zeros(1, np.int64)
-            batches = self._steps.work(t, only, 1).batches[0]
-            gradient_rows = self._gradient.work(t, only, 1).batches[0, 0]
+            batches = self._steps.work(t, np.zeros(1, np.int64), 1).batches[0]
+            gradient_rows = self.gradient_rows(t)
             steps = len(batches)
         central = Central(
             steps=self.server.local.at(t, params),
@@ -324,6 +353,7 @@ def rounds(
     start: RunState | None = None,
     engine: Engine | DebugEngine | None = None,
     server: Server | None = None,
+    select: bool = False,
 ) -> Generator[RunState, RunState | None, None]:
     """Rounds without end: yields the complete state after each one.
 
@@ -343,7 +373,7 @@ def rounds(
         (2, 2)
     """
     experiment = Experiment(
-        algorithm, model, clients, local, cohort, evaluate, seed, params, engine, server
+        algorithm, model, clients, local, cohort, evaluate, seed, params, engine, server, select
     )
     return _advance_for_ever(experiment, experiment.go_on_from(start))
 
@@ -409,6 +439,7 @@ def simulate(
     checkpoint: Checkpoint | str | Path | None = None,
     engine: Engine | DebugEngine | None = None,
     server: Server | None = None,
+    select: bool = False,
     progress: bool | None = None,
     on_round: Callable[[RunState], None] | None = None,
 ) -> Run:
@@ -430,13 +461,14 @@ def simulate(
         checkpoint: a folder (or `hf.Checkpoint`) to save to, and to go on from if it holds this run.
         engine: `hf.Engine()` unless given; `hf.DebugEngine()` says where an exception happened.
         server: the server's own data or loss, for methods in which it learns too.
+        select: clients receive, train and return only the rows of the model's tables their data uses.
         progress: a progress bar; unless given, only where someone is looking.
         on_round: called with the state after every round.
     """
     if not isinstance(rounds, int | np.integer) or rounds < 0:
         raise HoldfastError(f"simulate: rounds={rounds!r}; give a whole number of at least 0.")
     experiment = Experiment(
-        algorithm, model, clients, local, cohort, evaluate, seed, params, engine, server
+        algorithm, model, clients, local, cohort, evaluate, seed, params, engine, server, select
     )
     store = Checkpoint(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
     state = experiment.go_on_from(start)

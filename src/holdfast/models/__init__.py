@@ -3,7 +3,7 @@
 from holdfast.models.dense import MLP, BinaryMLP, binary_mlp, mlp, softmax_regression
 from holdfast.models.dual_encoder import DualEncoder, Spreadout, dual_encoder, spreadout
 from holdfast.models.metrics import auc
-from holdfast.models.model import Model, classifier
+from holdfast.models.model import Model, Table, classifier
 from holdfast.models.recurrent import GRU, gru
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "DualEncoder",
     "Model",
     "Spreadout",
+    "Table",
     "auc",
     "binary_mlp",
     "classifier",

@@ -84,13 +84,8 @@ def binary_mlp(hidden: Sequence[int]) -> Model:
 
     Example:
         >>> import holdfast as hf
-        >>> import jax
-        >>> import numpy as np
-        >>> examples = hf.Examples(x=np.ones((2, 3), np.float32), y=np.array([0, 1]))
-        >>> model = hf.models.binary_mlp([64])
-        >>> params = model.init(jax.random.key(0), examples)
-        >>> hf.models.BinaryMLP((64,)).apply({"params": params}, examples.x).shape
-        (2,)
+        >>> hf.models.binary_mlp([64])
+        Model(BinaryMLP(hidden=(64,)))
     """
     if any(width < 1 for width in hidden):
         raise HoldfastError(f"binary_mlp: hidden={list(hidden)}; give widths of at least 1.")
@@ -99,20 +94,15 @@ def binary_mlp(hidden: Sequence[int]) -> Model:
 
 @functools.lru_cache(maxsize=64)
 def _binary(module: BinaryMLP) -> Model:
-    def logits(params: Tree, x: jax.Array) -> Any:
-        return module.apply({"params": params}, x)
-
-    def cross_entropy(scores: jax.Array, y: jax.Array) -> jax.Array:
-        return optax.sigmoid_binary_cross_entropy(scores, y.astype(scores.dtype))
+    def metrics(params: Tree, batch: Tree) -> dict[str, jax.Array]:
+        logits: Any = module.apply({"params": params}, batch.x)
+        labels = batch.y.astype(logits.dtype)
+        correct = (logits > 0) == (labels == 1)
+        losses = optax.sigmoid_binary_cross_entropy(logits, labels)
+        return {"loss": losses, "accuracy": correct.astype(losses.dtype)}
 
     def loss(params: Tree, batch: Tree) -> jax.Array:
-        return cross_entropy(logits(params, batch.x), batch.y)
-
-    def metrics(params: Tree, batch: Tree) -> dict[str, jax.Array]:
-        scores = logits(params, batch.x)
-        correct = (scores > 0) == (batch.y == 1)
-        losses = cross_entropy(scores, batch.y)
-        return {"loss": losses, "accuracy": correct.astype(losses.dtype)}
+        return metrics(params, batch)["loss"]
 
     def check(examples: Tree) -> None:
         others = np.setdiff1d(examples.y, (0, 1))

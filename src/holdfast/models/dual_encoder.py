@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from holdfast.errors import HoldfastError, explain_arguments
-from holdfast.models.model import Model
+from holdfast.models.model import Model, Table
 from holdfast.struct import Struct, static
 from holdfast.trees import Tree
 
@@ -33,7 +33,8 @@ class DualEncoder(nn.Module):
 
 
 def _small_uniform(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    return jax.random.uniform(key, shape, minval=-0.05, maxval=0.05)
+    # In 32 bits, as flax draws its own layers, also where 64 are enabled.
+    return jax.random.uniform(key, shape, jnp.float32, minval=-0.05, maxval=0.05)
 
 
 def _direction(vectors: jax.Array) -> jax.Array:
@@ -51,7 +52,9 @@ def dual_encoder(items: int = 3953, width: int = 16, margin: float = 0.9) -> Mod
     $$ u = \mathrm{relu}\Big(W^\top \tfrac{1}{|C|} \sum_{j \in C} E_j + b\Big), \quad
        \ell = \max\Big(m - \frac{\langle u, E_y \rangle}{|u|\,|E_y|},\; 0\Big)^2 $$
 
-    Nothing in it pushes items apart: without `spreadout` all of them end in one place.
+    Leaves: `table` $E$, `context/kernel` $W$, `context/bias` $b$. Nothing in the loss pushes items
+    apart: without `spreadout` all of them end in one place.
+
     Examples: `x` holds ids of previous items, 0 where there are fewer; `y` the id of the next.
     The loss takes as many rows as the table has, so it also works on a selection of rows, with
     ids that count within the selection; its row 0 must still be padding.
@@ -66,16 +69,12 @@ def dual_encoder(items: int = 3953, width: int = 16, margin: float = 0.9) -> Mod
 
     Example:
         >>> import holdfast as hf
-        >>> import jax
         >>> import numpy as np
-        >>> seen, following = np.array([[1, 2, 0], [3, 0, 0]]), np.array([3, 4])
-        >>> examples = hf.Examples(seen, following)
-        >>> model = hf.models.dual_encoder(items=5, width=4)
-        >>> params = model.init(jax.random.key(0), examples)
-        >>> hf.trees.paths(params)
-        ['context/bias', 'context/kernel', 'table']
-        >>> model.loss(params, examples).shape
-        (2,)
+        >>> examples = hf.Examples(x=np.array([[1, 2, 0], [3, 0, 0]]), y=np.array([3, 4]))
+        >>> model = hf.models.dual_encoder(items=5)
+        >>> model.check(examples)
+        >>> model
+        Model(DualEncoder(items=5, width=16, margin=0.9))
 
     Reference: Augenstein et al., "Mixed federated learning", 2022.
     """
@@ -130,7 +129,8 @@ def _dual_encoder(items: int, width: int, margin: float) -> Model:
                 )
 
     name = f"DualEncoder(items={items}, width={width}, margin={margin})"
-    return Model(init, loss, metrics, check, name)
+    table = Table("table", fields=("x", "y"), always=(0,))  # row 0 is padding
+    return Model(init, loss, metrics, check, name, tables=(table,))
 
 
 class Spreadout(Struct):

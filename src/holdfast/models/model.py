@@ -19,6 +19,22 @@ from holdfast.trees import Tree
 
 @explain_constructor
 @dataclasses.dataclass(frozen=True)
+class Table:
+    """A parameter whose rows are looked up by numbers in the data, such as an embedding.
+
+    Args:
+        leaf: path of the parameter, such as `"table"` or `"embedding/kernel"`.
+        fields: fields of the examples that hold row numbers, such as `("x", "y")`.
+        always: rows every client needs, such as a padding row.
+    """
+
+    leaf: str
+    fields: tuple[str, ...]
+    always: tuple[int, ...] = ()
+
+
+@explain_constructor
+@dataclasses.dataclass(frozen=True)
 class Model:
     """Any differentiable model.
 
@@ -29,6 +45,7 @@ class Model:
         metrics: `(params, batch) -> {name: one value per example}`; the loss alone unless given.
         check: raises `HoldfastError` for examples the model cannot take.
         name: what messages and checkpoints call it.
+        tables: parameters of which a client needs only the rows its data uses (`hf.Table`).
 
     Example:
         >>> import holdfast as hf
@@ -44,6 +61,7 @@ class Model:
     metrics: Callable[[Tree, Tree], dict[str, jax.Array]] | None = None
     check: Callable[[Tree], None] | None = None
     name: str = "model"
+    tables: tuple[Table, ...] = ()
 
     def __repr__(self) -> str:
         return f"Model({self.name})"

@@ -28,10 +28,10 @@ class GRU(nn.Module):
         characters = nn.Embed(self.vocabulary, self.embedding, name="characters")(x)
         # One product for all time steps: the loop is left with what depends on the state.
         inputs = nn.Dense(3 * self.width, name="input")(characters)
-        recurrent = self.param(
-            "recurrent", nn.initializers.orthogonal(), (self.width, 3 * self.width)
-        )
-        bias = self.param("candidate_bias", nn.initializers.zeros, (self.width,))
+        gates = (self.width, 3 * self.width)
+        # In 32 bits, as flax draws its own layers, also where 64 are enabled.
+        recurrent = self.param("recurrent", nn.initializers.orthogonal(), gates, jnp.float32)
+        bias = self.param("candidate_bias", nn.initializers.zeros, (self.width,), jnp.float32)
 
         def step(state: jax.Array, here: jax.Array) -> tuple[jax.Array, jax.Array]:
             reset_in, update_in, candidate_in = jnp.split(here, 3, axis=1)
@@ -75,13 +75,13 @@ def gru(
 
     Example:
         >>> import holdfast as hf
-        >>> import jax
         >>> import numpy as np
         >>> text = np.array([[0, 1, 2, 0, 1, 2]])
         >>> examples = hf.Examples(x=text[:, :-1], y=text[:, 1:])
-        >>> model = hf.models.gru(vocabulary=3, embedding=4, width=8)
-        >>> model.loss(model.init(jax.random.key(0), examples), examples).shape
-        (1,)
+        >>> model = hf.models.gru(vocabulary=3)
+        >>> model.check(examples)
+        >>> model
+        Model(GRU(vocabulary=3, embedding=96, width=128))
 
     Reference: Cho et al., "Learning phrase representations using RNN encoder-decoder", EMNLP 2014,
     with the reset gate after the product, as in cuDNN.
