@@ -26,6 +26,7 @@ from holdfast.hyper import PerClient
 from holdfast.local import Local
 from holdfast.models import Model, Table
 from holdfast.places import DebugError
+from holdfast.populations import Population, join
 from holdfast.rule import ClientView, Need, Rule, ServerView, State, Tilt
 from holdfast.server import Server
 from holdfast.struct import static
@@ -53,6 +54,7 @@ __all__ = [
     "Need",
     "OnSite",
     "PerClient",
+    "Population",
     "RoundFailedError",
     "Rule",
     "Run",
@@ -70,6 +72,7 @@ __all__ = [
     "data",
     "diagnose",
     "evaluate",
+    "join",
     "models",
     "pretrain",
     "rounds",

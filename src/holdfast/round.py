@@ -52,6 +52,8 @@ class Work(NamedTuple):
     pages: Any  # (pages, batch) all of the client's rows, for gradients over all its data
     page_count: Any
     selected: Any = None  # for federated select, the table rows this client uses
+    vote: Any = None  # for several populations, a factor to its delta's weight
+    importance: Any = None  # and to what is heard of it, 1 on average
 
 
 class Central(NamedTuple):
@@ -293,9 +295,12 @@ def accept(
     accepted = (work.count > 0) & finite(reply)
     head = accepted.astype(sums.heads.dtype)
     w = head * client_weight(algorithm, work, head.dtype)
+    ear = head
+    if work.vote is not None:
+        w, ear = w * work.vote.astype(w.dtype), head * work.importance.astype(head.dtype)
     # The select keeps a non-finite reply out of the sum: 0 x nan would still be nan.
     coded = axpy(w, select(accepted, reply.coded, zeros(sums.coded)), sums.coded)
-    heard = axpy(head, select(accepted, reply.heard, zeros(sums.heard)), sums.heard)
+    heard = axpy(ear, select(accepted, reply.heard, zeros(sums.heard)), sums.heard)
     sums = Sums(coded, heard, sums.weight + w, sums.heads + head)
     return sums, select(accepted, reply.row, row), accepted
 

@@ -31,7 +31,8 @@ from holdfast.evaluate import Evaluator, Scene, deployed_model
 from holdfast.keys import Purpose, host_generator, round_key
 from holdfast.local import Local
 from holdfast.models.model import Model
-from holdfast.round import Central, outline
+from holdfast.populations import JoinedCohort
+from holdfast.round import Central, Work, outline
 from holdfast.rules.last_model import LastModel
 from holdfast.select import Selection
 from holdfast.server import Server
@@ -196,6 +197,8 @@ class Experiment:
             "work": self.planner.work(t, ids, slots),
             "key": round_key(self.seed, t),
         }
+        if isinstance(self.cohort, JoinedCohort):
+            shared["work"] = self._weigh_populations(self.cohort, shared["work"], ids)
         if self.selection is not None:
             rows = self.selection.rows(ids, slots)
             shared["work"] = shared["work"]._replace(selected=rows)
@@ -213,6 +216,14 @@ class Experiment:
             }
             | self._central(t)
         )
+
+    def _weigh_populations(self, cohort: JoinedCohort, work: Work, ids: np.ndarray) -> Work:
+        by = {"examples": work.weight, "processed": (work.batches >= 0).sum(axis=(1, 2))}
+        weight = np.asarray(by.get(self.algorithm.weighting, np.ones_like(work.weight)))[: len(ids)]
+        vote, importance = np.zeros_like(work.weight), np.zeros_like(work.weight)
+        vote[: len(ids)] = cohort.votes(ids, weight)
+        importance[: len(ids)] = cohort.importance(ids)
+        return work._replace(vote=vote, importance=importance)
 
     def _central(self, t: int) -> dict[str, Any]:
         if self.server_side is None:
