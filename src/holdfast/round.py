@@ -89,7 +89,7 @@ def server_view(
         return central_loss(model, z, central.examples, rows, key)
 
     def step_grad(k: Any, z: Tree) -> Tree:
-        rows = None if central.batches is None else central.batches[k]
+        rows = None if central.batches is None else jnp.asarray(central.batches)[k]
         return jax.grad(loss)(z, rows, jax.random.fold_in(loss_key, k))
 
     def run(start: Tree, tilt: Tilt | None = None) -> tuple[Tree, Any]:
@@ -97,7 +97,8 @@ def server_view(
         return sub(y, start), path
 
     def grad(z: Tree) -> Tree:
-        return jax.grad(loss)(z, central.gradient_rows, gradient_key)
+        rows = None if central.gradient_rows is None else jnp.asarray(central.gradient_rows)
+        return jax.grad(loss)(z, rows, gradient_key)
 
     weight = jnp.asarray(central.weight).astype(float_type(view.x))
     return view._replace(solve=run, grad=grad, weight=weight)
