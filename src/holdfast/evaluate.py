@@ -20,7 +20,7 @@ from holdfast.rule import ClientView
 from holdfast.trees import Tree, describe_shapes, float_type, zeros
 
 if TYPE_CHECKING:
-    from holdfast.engine.simulate import Experiment
+    from holdfast.engine.experiment import Experiment
 
 __all__ = ["Evaluator", "client_average", "on", "personal"]
 

@@ -23,7 +23,8 @@ from holdfast.data.partition import by
 from holdfast.engine import engines
 from holdfast.engine.checkpoint import Checkpoint, from_bytes, to_bytes
 from holdfast.engine.engines import DebugEngine
-from holdfast.engine.simulate import Experiment, Run, simulate
+from holdfast.engine.experiment import Experiment
+from holdfast.engine.simulate import Run, simulate
 from holdfast.engine.state import RunState
 from holdfast.errors import HoldfastError, RoundFailedError, did_you_mean
 from holdfast.hyper import PerClient

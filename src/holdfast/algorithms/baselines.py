@@ -1,0 +1,178 @@
+"""What every comparison needs: FedAvg and its relatives, and the two ends."""
+
+from typing import Any
+
+import optax
+
+from holdfast.algorithm import Algorithm, Weighting
+from holdfast.algorithms.parts import in_turn, server_step
+from holdfast.data.clients import Clients
+from holdfast.errors import explain_arguments
+from holdfast.rule import Rule
+from holdfast.rules import LocalOnly, Proximal, ServerOptimizer
+from holdfast.wire import OnSite
+
+
+@explain_arguments
+def fedavg(server_learning_rate: Any = None, weighting: Weighting = "examples") -> Algorithm:
+    r"""Federated averaging: local steps, then the mean of the deltas.
+
+    $$ x \leftarrow x + \eta_g \sum_i w_i\,(y_i - x) $$
+
+    Travels: the model down, delta up: the unit of the ledger.
+
+    Args:
+        server_learning_rate: $\eta_g$, 1 unless given; a number or a schedule over rounds.
+        weighting: mean by number of `"examples"`, or `"uniform"`.
+
+    Reduces to: gradient descent with one full-batch step on every client.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.fedavg().weighting
+        'examples'
+
+    Reference: McMahan et al., "Communication-efficient learning of deep networks", AISTATS 2017.
+    """
+    rule = in_turn(*(server_step(server_learning_rate) or (Rule(),)))
+    return Algorithm(rule, weighting=weighting, name="fedavg")
+
+
+@explain_arguments
+def fedprox(mu: Any, weighting: Weighting = "examples") -> Algorithm:
+    r"""FedAvg with a pull towards the model received.
+
+    $$ \min_y f_i(y) + \tfrac{\mu}{2}\|y - x\|^2 $$
+
+    Travels: the model down, delta up.
+
+    Args:
+        mu: strength of the pull.
+        weighting: mean by number of `"examples"`, or `"uniform"`.
+
+    Reduces to: FedAvg at `mu=0`, bit for bit.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.fedprox(mu=0.01).rule
+        Proximal(mu=0.01)
+
+    Reference: Li et al., "Federated optimization in heterogeneous networks", MLSys 2020.
+    """
+    return Algorithm(Proximal(mu), weighting=weighting, name="fedprox")
+
+
+@explain_arguments
+def fedadam(learning_rate: Any = 0.01, b1: Any = 0.9, b2: Any = 0.99, eps: Any = 1e-3) -> Algorithm:
+    r"""FedAvg with Adam at the server.
+
+    $$ x \leftarrow x + \eta_s\, \frac{\hat m}{\sqrt{\hat v} + \tau} $$
+
+    Travels: the model down, delta up.
+
+    Args:
+        learning_rate: $\eta_s$, the server's step size.
+        b1: decay of the first moment.
+        b2: decay of the second moment.
+        eps: the paper's $\tau$. Moments are optax's, with bias correction, which the paper leaves out.
+
+    Reduces to: FedAvg of rescaled coordinates.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.fedadam(learning_rate=0.03).name
+        'fedadam'
+
+    Reference: Reddi et al., "Adaptive federated optimization", ICLR 2021.
+    """
+    settings = {"learning_rate": learning_rate, "b1": b1, "b2": b2, "eps": eps}
+    return Algorithm(ServerOptimizer(optax.adam, settings), weighting="examples", name="fedadam")
+
+
+@explain_arguments
+def fedyogi(learning_rate: Any = 0.01, b1: Any = 0.9, b2: Any = 0.99, eps: Any = 1e-3) -> Algorithm:
+    r"""FedAvg with Yogi at the server.
+
+    $$ v \leftarrow v - (1 - \beta_2)\, d^2\, \mathrm{sign}(v - d^2) $$
+
+    Travels: the model down, delta up.
+
+    Args:
+        learning_rate: the server's step size.
+        b1: decay of the first moment.
+        b2: decay of the second moment.
+        eps: the paper's $\tau$.
+
+    Reduces to: FedAdam's first moment with a slower second one.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.fedyogi(learning_rate=0.03).name
+        'fedyogi'
+
+    Reference: Reddi et al., "Adaptive federated optimization", ICLR 2021.
+    """
+    settings = {"learning_rate": learning_rate, "b1": b1, "b2": b2, "eps": eps}
+    return Algorithm(ServerOptimizer(optax.yogi, settings), weighting="examples", name="fedyogi")
+
+
+@explain_arguments
+def fedavgm(learning_rate: Any = 1.0, momentum: Any = 0.9) -> Algorithm:
+    r"""FedAvg with momentum at the server.
+
+    $$ v \leftarrow \beta v + \overline{d}, \quad x \leftarrow x + \eta_s v $$
+
+    Travels: the model down, delta up.
+
+    Args:
+        learning_rate: $\eta_s$, the server's step size.
+        momentum: $\beta$.
+
+    Reduces to: FedAvg at `momentum=0`, `learning_rate=1`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.fedavgm(momentum=0.9).name
+        'fedavgm'
+
+    Reference: Hsu et al., "Measuring the effects of non-identical data distribution", 2019.
+    """
+    settings = {"learning_rate": learning_rate, "momentum": momentum}
+    return Algorithm(ServerOptimizer(optax.sgd, settings), weighting="examples", name="fedavgm")
+
+
+@explain_arguments
+def centralised() -> Algorithm:
+    r"""Training on everybody's data in one place: the upper end of a comparison.
+
+    $$ x \leftarrow x - \eta\, g(x) \text{ on } \textstyle\bigcup_i D_i $$
+
+    A round is one `Local` (say, 5 epochs) over the pooled data. Travels: nothing.
+
+    Reduces to: any method with one client.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.centralised().name
+        'centralised'
+    """
+    return Algorithm(Rule(), OnSite(), regroup=Clients.pooled, name="centralised")
+
+
+@explain_arguments
+def local_only() -> Algorithm:
+    r"""Every client trains alone: the lower end of a comparison.
+
+    $$ y_i \leftarrow y_i - \eta\, g_i(y_i) $$
+
+    The server's model never moves; look at the clients' own (`hf.evaluate.personal`).
+    Travels: nothing.
+
+    Reduces to: `centralised` with one client.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.local_only().rule
+        LocalOnly()
+    """
+    return Algorithm(LocalOnly(), OnSite(), name="local_only")

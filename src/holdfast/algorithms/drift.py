@@ -1,0 +1,148 @@
+"""Methods that correct client drift."""
+
+from typing import Any, Literal
+
+from holdfast.algorithm import Algorithm
+from holdfast.algorithms.parts import choose, in_turn, server_step
+from holdfast.combinators import Chain, Masked, Uploaded
+from holdfast.errors import explain_arguments
+from holdfast.rule import Rule
+from holdfast.rules import ControlVariate, Dynamic, GradientControlVariate, SplitActive, SplitAll
+from holdfast.trees import Mask
+
+Upload = Literal["lean", "published"]
+
+
+@explain_arguments
+def scaffold(
+    option: Literal["I", "II"] = "II", upload: Upload = "lean", server_learning_rate: Any = None
+) -> Algorithm:
+    r"""Control variates against client drift.
+
+    $$ y \leftarrow y - \eta\,(g_i(y) + c - c_i), \quad x \leftarrow x + \eta_g\,\overline{d} $$
+
+    Travels: the model and c down; up, delta alone (`"lean"`, 1.5 times FedAvg) or the change of
+    $c_i$ too (`"published"`, twice FedAvg). Both give the same models.
+
+    Args:
+        option: how $c_i$ is renewed: `"II"` from the local steps, `"I"` by a full gradient at x
+            (which must be uploaded, so `upload` has no say).
+        upload: `"lean"` or `"published"`.
+        server_learning_rate: $\eta_g$, 1 unless given.
+
+    Reduces to: FedAvg in its first round; FedPVR with a full mask.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.scaffold().rule
+        ControlVariate()
+
+    Reference: Karimireddy et al., "SCAFFOLD", ICML 2020; lean upload: FSL, appendix B.
+    """
+    lean: Rule = ControlVariate()
+    second = choose("scaffold", "upload", upload, {"lean": lean, "published": Uploaded(lean)})
+    rule = choose("scaffold", "option", option, {"I": GradientControlVariate(), "II": second})
+    return Algorithm(in_turn(rule, *server_step(server_learning_rate)), name="scaffold")
+
+
+@explain_arguments
+def fedpvr(mask: Mask, upload: Upload = "lean", server_learning_rate: Any = None) -> Algorithm:
+    r"""Partial variance reduction: SCAFFOLD on the last layers, plain SGD on the others.
+
+    $$ y_m \leftarrow y_m - \eta\,(g_i(y) + c - c_i)_m, \quad
+       y_{\bar m} \leftarrow y_{\bar m} - \eta\, g_i(y)_{\bar m} $$
+
+    Travels: the model and the masked part of c down; up, delta (`"lean"`: 1 + half the masked
+    share, relative to FedAvg) or the change of $c_i$ too (`"published"`: 1 + the masked share).
+
+    Args:
+        mask: leaves to correct: one bool per leaf, or a function of the leaf's path.
+        upload: `"lean"` or `"published"`.
+        server_learning_rate: $\eta_g$, 1 unless given.
+
+    Reduces to: FedAvg (uniform) with an empty mask, SCAFFOLD with a full one, bit for bit.
+
+    Example:
+        >>> import holdfast as hf
+        >>> algorithm = hf.algorithms.fedpvr(mask=lambda path: path.startswith("classifier"))
+
+    Reference: Li et al., "On the effectiveness of partial variance reduction in federated
+    learning with heterogeneous data", CVPR 2023.
+    """
+    lean: Rule = ControlVariate()
+    inner = choose("fedpvr", "upload", upload, {"lean": lean, "published": Uploaded(lean)})
+    return Algorithm(
+        in_turn(Masked(inner, mask), *server_step(server_learning_rate)), name="fedpvr"
+    )
+
+
+@explain_arguments
+def feddyn(alpha: Any) -> Algorithm:
+    r"""Dynamic regularisation: local optima come to agree with the global one.
+
+    $$ \min_y f_i(y) + \alpha\langle h_i, y\rangle + \tfrac{\alpha}{2}\|y - x\|^2, \quad
+       x \leftarrow x + \overline{d} + h $$
+
+    Travels: the model down, delta up.
+
+    Args:
+        alpha: strength of the regulariser.
+
+    Reduces to: `Dynamic(alpha)` alone.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.feddyn(alpha=0.1).rule
+        Dynamic(alpha=0.1)
+
+    Reference: Acar et al., "Federated learning based on dynamic regularization", ICLR 2021.
+    """
+    return Algorithm(Dynamic(alpha), name="feddyn")
+
+
+@explain_arguments
+def feddc(alpha: Any) -> Algorithm:
+    r"""SCAFFOLD's and FedDyn's corrections at once.
+
+    $$ y \leftarrow y - \eta\,\big(g_i(y) + c - c_i + \alpha(y - x + h_i)\big) $$
+
+    Travels: the model and c down, delta up.
+
+    Args:
+        alpha: strength of the regulariser.
+
+    Reduces to: SCAFFOLD's local steps at `alpha=0`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.feddc(alpha=0.1).rule
+        Chain(rules=(ControlVariate(), Dynamic(alpha=0.1)))
+
+    Reference: Gao et al., "FedDC", CVPR 2022.
+    """
+    return Algorithm(Chain((ControlVariate(), Dynamic(alpha))), name="feddc")
+
+
+@explain_arguments
+def fedsplit(step_size: Any, average: Literal["all", "active"] = "active") -> Algorithm:
+    r"""Peaceman-Rachford splitting, extended to partial participation.
+
+    $$ \min_y f_i(y) + \tfrac{1}{2s}\|y - (2x - z_i)\|^2, \quad z_i \leftarrow z_i + 2(y_i - x) $$
+
+    Travels: the model down, one model up.
+
+    Args:
+        step_size: s, the step of the proximal operator.
+        average: the server's model is the mean of the `"active"` clients' rows, or of `"all"`.
+
+    Reduces to: the same method for both averages under full participation.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.fedsplit(step_size=0.5, average="all").rule
+        SplitAll(step_size=0.5)
+
+    Reference: Pathak and Wainwright, "FedSplit", NeurIPS 2020; FedDyn, appendix A.4.
+    """
+    rules = {"active": SplitActive(step_size), "all": SplitAll(step_size)}
+    return Algorithm(choose("fedsplit", "average", average, rules), name="fedsplit")

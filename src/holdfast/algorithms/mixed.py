@@ -1,0 +1,126 @@
+"""Mixed federated learning: a loss at the server beside the clients'."""
+
+from typing import Any
+
+from holdfast.algorithm import Algorithm, Weighting
+from holdfast.algorithms.parts import in_turn
+from holdfast.errors import explain_arguments
+from holdfast.rule import Rule
+from holdfast.rules import OneWayTransfer, ParallelTraining, ServerOptimizer, TwoWayTransfer
+
+
+def _mixed(
+    rule: Rule, server_optimizer: Any, merge_optimizer: Any, weighting: Weighting, name: str
+) -> Algorithm:
+    """Around a mixed rule: an optimiser of the federated move before it, of the merged one after it."""
+    before = () if server_optimizer is None else (ServerOptimizer(server_optimizer),)
+    after = () if merge_optimizer is None else (ServerOptimizer(merge_optimizer),)
+    return Algorithm(in_turn(*before, rule, *after), weighting=weighting, name=name)
+
+
+@explain_arguments
+def parallel_training(
+    federated: Any = 1.0,
+    central: Any = 1.0,
+    merge: tuple[Any, Any] = (1.0, 1.0),
+    server_optimizer: Any = None,
+    merge_optimizer: Any = None,
+    weighting: Weighting = "processed",
+) -> Algorithm:
+    r"""Clients and server train side by side on their own losses; the moves are merged.
+
+    $$ x \leftarrow x + m_f\,\overline{d} + m_c\, D_c $$
+
+    Travels: the model down, delta up. Needs `simulate(server=hf.Server(data_or_loss, local))`; the
+    client and central optimisers are those of the two `Local`s.
+
+    Args:
+        federated: $w_f$, weight of the clients' loss.
+        central: $w_c$, weight of the server's loss.
+        merge: $(m_f, m_c)$, how the moves are merged; added unless given.
+        server_optimizer: an optax optimiser of the federated move, before merging.
+        merge_optimizer: an optax optimiser of the merged move.
+        weighting: client weights, by examples `"processed"` as in the paper.
+
+    Reduces to: FedAvg at `central=0`; `one_way_transfer` with one full-batch step.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.parallel_training(central=0.5).rule.central
+        0.5
+
+    Reference: Augenstein et al., "Mixed federated learning", 2022.
+    """
+    rule = ParallelTraining(federated, central, merge)
+    return _mixed(rule, server_optimizer, merge_optimizer, weighting, "parallel_training")
+
+
+@explain_arguments
+def one_way_transfer(
+    federated: Any = 1.0,
+    central: Any = 1.0,
+    server_optimizer: Any = None,
+    weighting: Weighting = "processed",
+) -> Algorithm:
+    r"""The server's gradient at x is added to every client step.
+
+    $$ y \leftarrow y - \eta\,\big(w_f\, g_i(y) + w_c\, g_c(x)\big) $$
+
+    Travels: the model and the server's gradient down, delta up: 1.5 times FedAvg. Needs
+    `simulate(server=hf.Server(data_or_loss, local))`.
+
+    Args:
+        federated: $w_f$, weight of the clients' loss.
+        central: $w_c$, weight of the server's loss.
+        server_optimizer: an optax optimiser of the federated move.
+        weighting: client weights, by examples `"processed"` as in the paper.
+
+    Reduces to: FedAvg at `central=0`.
+
+    Example:
+        >>> import holdfast as hf, optax
+        >>> hf.algorithms.one_way_transfer(server_optimizer=optax.adam(0.01)).name
+        'one_way_transfer'
+
+    Reference: Augenstein et al., "Mixed federated learning", 2022, algorithm 2.
+    """
+    rule = OneWayTransfer(federated, central)
+    return _mixed(rule, server_optimizer, None, weighting, "one_way_transfer")
+
+
+@explain_arguments
+def two_way_transfer(
+    federated: Any = 1.0,
+    central: Any = 1.0,
+    merge: tuple[Any, Any] = (0.5, 0.5),
+    server_optimizer: Any = None,
+    merge_optimizer: Any = None,
+    weighting: Weighting = "processed",
+) -> Algorithm:
+    r"""Clients and server train side by side, each adding the other's gradient of the last round.
+
+    $$ y \leftarrow y - \eta\,(w_f\, g_i(y) + g_c), \quad
+       y_c \leftarrow y_c - \eta_c\,(w_c\, g_c(y_c) + g_f) $$
+
+    Travels: the model and the server's gradient down, delta up: 1.5 times FedAvg. Needs
+    `simulate(server=hf.Server(data_or_loss, local))`.
+
+    Args:
+        federated: $w_f$, weight of the clients' loss.
+        central: $w_c$, weight of the server's loss.
+        merge: $(m_f, m_c)$, how the moves are merged; averaged unless given.
+        server_optimizer: an optax optimiser of the federated move, before merging.
+        merge_optimizer: an optax optimiser of the merged move.
+        weighting: client weights, by examples `"processed"` as in the paper.
+
+    Reduces to: half a parallel step in its first round.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.two_way_transfer().rule.merge
+        (0.5, 0.5)
+
+    Reference: Augenstein et al., "Mixed federated learning", 2022, algorithm 1.
+    """
+    rule = TwoWayTransfer(federated, central, merge)
+    return _mixed(rule, server_optimizer, merge_optimizer, weighting, "two_way_transfer")

@@ -1,0 +1,306 @@
+"""A run before it runs: everything checked, and the step from one state to the next."""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import tree
+
+from holdfast import hyper
+from holdfast.algorithm import Algorithm
+from holdfast.cohorts import Cohort, Everyone
+from holdfast.combinators import Chain
+from holdfast.data.clients import Clients, check_finite
+from holdfast.engine.batches import Planner
+from holdfast.engine.engines import DebugEngine, Engine
+from holdfast.engine.history import History
+from holdfast.engine.identity import describe, digest
+from holdfast.engine.ledger import Entry, Ledger
+from holdfast.engine.rows import Rows
+from holdfast.engine.server_side import ServerSide
+from holdfast.engine.state import RunState
+from holdfast.errors import HoldfastError, RoundFailedError
+from holdfast.evaluate import Evaluator, Scene
+from holdfast.keys import Purpose, host_generator, round_key
+from holdfast.local import Local
+from holdfast.models.model import Model
+from holdfast.populations import JoinedCohort
+from holdfast.round import Work, outline
+from holdfast.rules.last_model import LastModel
+from holdfast.select import Selection
+from holdfast.server import Server
+from holdfast.trees import Tree, describe_shapes, nbytes, signature
+
+
+class Experiment:
+    """A run before it runs: everything checked, and `advance` from one state to the next."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        model: Model,
+        clients: Clients,
+        local: Local,
+        cohort: Cohort | None = None,
+        evaluate: Evaluator | Sequence[Evaluator] | None = None,
+        seed: int = 0,
+        params: Tree = None,
+        engine: Engine | DebugEngine | None = None,
+        server: Server | None = None,
+        select: bool = False,
+    ) -> None:
+        _check_types(algorithm, model, clients, local, seed)
+        self.evaluators = _as_sequence(evaluate)
+        if any(e.keeps_last_models for e in self.evaluators):
+            algorithm = dataclasses.replace(algorithm, rule=Chain((algorithm.rule, LastModel())))
+        self.cohort: Cohort = Everyone() if cohort is None else cohort
+        population = len(clients)
+        if algorithm.regroup is not None:
+            clients, self.cohort = algorithm.regroup(clients), Everyone()
+        self.algorithm, self.model, self.local, self.seed = algorithm, model, local, seed
+        self.clients = clients
+        self.engine = Engine() if engine is None else engine
+        self.planner = Planner(clients, local, seed)
+        self._check_data()
+        self.examples = tree.map(jnp.asarray, clients.examples)
+        self.params = self._initial_params(params)
+        self._check_loss()
+        self.server_side = None if server is None else ServerSide(server, seed)
+        if server is not None:
+            server.check(model, self.params)
+        algorithm.check(self.params, local, None if server is None else server.local)
+        hyper.check_population(algorithm, len(clients), algorithm.name)
+        self.cohort.check(self.planner.able, len(clients))
+        for evaluator in self.evaluators:
+            evaluator.check(model, self.params, population)
+        self.selection = Selection(model, clients, self.params) if select else None
+        if select and not algorithm.wire.lossless:
+            raise HoldfastError(
+                f"select: the wire {type(algorithm.wire).__name__} changes replies, which travel in "
+                f"rows; use hf.Wire()."
+            )
+        self.outline = outline(hyper.at_round(algorithm, 0), self.params)
+
+    def _check_data(self) -> None:
+        check_finite(self.clients.examples, "data")
+        if self.model.check is not None:
+            self.model.check(self.clients.examples)
+        if not len(self.planner.able):
+            raise HoldfastError(
+                f"simulate: none of the {len(self.clients)} clients has data; give at least one some."
+            )
+
+    def _initial_params(self, given: Tree) -> Tree:
+        key = jax.random.fold_in(jax.random.key(self.seed), Purpose.INIT)
+        if given is None:
+            return self.model.init(key, self.examples)
+        wanted = jax.eval_shape(self.model.init, key, self.examples)
+        params = tree.map(jnp.asarray, given)
+        if describe_shapes(params) != describe_shapes(wanted):
+            raise HoldfastError(
+                f"simulate: params has {describe_shapes(params)} but the model has "
+                f"{describe_shapes(wanted)}; give parameters of this model."
+            )
+        return params
+
+    def _check_loss(self) -> None:
+        rows = self.planner.batch_size
+        batch = tree.map(lambda a: a[:1].repeat(rows, axis=0), self.examples)
+        given = (self.params, batch, jax.random.key(0))
+        if isinstance(self.engine, DebugEngine):
+            losses = self.model.losses(*given)
+        else:
+            try:
+                losses = jax.eval_shape(self.model.losses, *given)
+            except Exception as error:  # whatever the model's library raises
+                raise HoldfastError(
+                    f"simulate: the model's loss cannot take a batch of {describe_shapes(batch)}: "
+                    f"{str(error).splitlines()[0]} (engine=hf.DebugEngine() shows where.)"
+                ) from None
+        if getattr(losses, "shape", None) != (rows,):
+            raise HoldfastError(
+                f"simulate: the loss of a batch of {rows} examples has shape "
+                f"{getattr(losses, 'shape', None)}; return one value per example, {(rows,)}, "
+                f"and leave the mean to holdfast."
+            )
+
+    def identity(self) -> dict[str, str]:
+        """What makes this run this run, in words."""
+        return {
+            "algorithm": describe(self.algorithm),
+            "model": f"{describe(self.model)} with {describe_shapes(self.params)}",
+            "local training": describe(self.local),
+            "data": digest((self.clients.examples, self.clients.order, self.clients.offsets)),
+            "seed": str(self.seed),
+            "initial parameters": digest(self.params),
+            "cohort": describe(self.cohort),
+            "evaluation": describe(self.evaluators),
+            "select": str(self.selection is not None),
+            "server": describe(None if self.server_side is None else self.server_side.server),
+        }
+
+    def begin(self) -> RunState:
+        """The state before the first round."""
+        return RunState(
+            round=0,
+            params=self.params,
+            server=self.outline.server,
+            rows=Rows(jax.device_get(self.outline.row), len(self.clients)),
+            ledger=Ledger(nbytes(self.params)),
+            history=History(),
+        )
+
+    def go_on_from(self, start: RunState | None) -> RunState:
+        """The given state, or the first; refuses one of another model, method or population."""
+        fresh = self.begin()
+        if start is None:
+            return fresh
+        if len(start.rows) != len(fresh.rows):
+            raise HoldfastError(
+                f"start: the state has {len(start.rows)} clients, the run {len(fresh.rows)}; "
+                f"go on with the population it came from."
+            )
+        for what in ("params", "server"):
+            then, now = getattr(start, what), getattr(fresh, what)
+            if signature(then) != signature(now):
+                raise HoldfastError(
+                    f"start: the state's {what} is {describe_shapes(then) or 'empty'}, this run's "
+                    f"{describe_shapes(now) or 'empty'}; go on with the method and model it came from."
+                )
+        return start
+
+    def draw(self, state: RunState) -> np.ndarray:
+        """The clients of the next round."""
+        rng = host_generator(Purpose.COHORT, self.seed, state.round)
+        return self.cohort.draw(state.round, self.planner.able, rng)
+
+    def slots(self, ids: np.ndarray) -> int:
+        """Places in the program for these clients."""
+        return self.engine.slots(len(ids), getattr(self.cohort, "steady", False))
+
+    def arguments(self, state: RunState, ids: np.ndarray) -> dict[str, Any]:
+        """What the next round is a function of."""
+        t, slots = state.round, self.slots(ids)
+        shared: dict[str, Any] = {
+            "algorithm": hyper.at_round(self.algorithm, t),
+            "model": self.model,
+            "x": state.params,
+            "rows": state.rows.stack(ids, slots),
+            "examples": self.examples,
+            "work": self.planner.work(t, ids, slots),
+            "key": round_key(self.seed, t),
+        }
+        if isinstance(self.cohort, JoinedCohort):
+            shared["work"] = self._weigh_populations(self.cohort, shared["work"], ids)
+        if self.selection is not None:
+            rows = self.selection.rows(ids, slots)
+            shared["work"] = shared["work"]._replace(selected=rows)
+        if self.algorithm.rule.prepares:
+            fresh = np.zeros(slots, bool)
+            fresh[: len(ids)] = [int(i) not in state.rows.touched for i in ids]
+            shared["rows"] = self.engine.prepare(t, fresh=fresh, **shared)
+        return (
+            shared
+            | {
+                "steps": self.local.at(t, state.params),
+                "server": state.server,
+                "population": float(len(self.planner.able)),
+                "around": None if self.selection is None else self.selection.around,
+            }
+            | self._central(t)
+        )
+
+    def _weigh_populations(self, cohort: JoinedCohort, work: Work, ids: np.ndarray) -> Work:
+        by = {"examples": work.weight, "processed": (work.batches >= 0).sum(axis=(1, 2))}
+        weight = np.asarray(by.get(self.algorithm.weighting, np.ones_like(work.weight)))[: len(ids)]
+        vote, importance = np.zeros_like(work.weight), np.zeros_like(work.weight)
+        vote[: len(ids)] = cohort.votes(ids, weight)
+        importance[: len(ids)] = cohort.importance(ids)
+        return work._replace(vote=vote, importance=importance)
+
+    def _central(self, t: int) -> dict[str, Any]:
+        if self.server_side is None:
+            return {}
+        return self.server_side.arguments(t, self.params, self.planner.mean_size)
+
+    def advance(self, state: RunState) -> RunState:
+        """The state after one more round."""
+        began, t = time.perf_counter(), state.round
+        ids = self.draw(state)
+        left_out = 0
+        if len(ids):  # a given schedule may name only clients without data
+            outcome = self.engine.round(t, **self.arguments(state, ids))
+            accepted = np.asarray(outcome.accepted)[: len(ids)]
+            left_out = int((~accepted).sum())
+            if left_out == len(ids):
+                raise RoundFailedError(
+                    f"round {t + 1}: not one of {len(ids)} clients returned finite numbers. Try a "
+                    f"smaller learning_rate, a clip in Local, or engine=hf.DebugEngine() to see where."
+                )
+            rows = state.rows.write(ids, outcome.rows, accepted)
+            state = dataclasses.replace(state, params=outcome.x, server=outcome.server, rows=rows)
+        entry = Entry(t + 1, tuple(int(i) for i in ids), *self._traffic(ids))
+        state = dataclasses.replace(state, round=t + 1, ledger=state.ledger.record(entry))
+        seconds = time.perf_counter() - began
+        row = {"round": t + 1, **self._evaluate(state)} | {
+            "bytes_down": entry.bytes_down,
+            "bytes_up": entry.bytes_up,
+            "clients": len(ids),
+            "left_out": left_out,
+            "seconds": seconds,
+        }
+        return dataclasses.replace(state, history=state.history.record(row))
+
+    def _traffic(self, ids: np.ndarray) -> tuple[Any, Any]:
+        """Bytes down and up: one number for everybody, or one for each who selects rows."""
+        wire, broadcast, coded = (
+            self.algorithm.wire,
+            self.outline.broadcast,
+            self.outline.reply.coded,
+        )
+        select = self.selection
+        if select is None:
+            return wire.bytes_down(broadcast), wire.bytes_up(coded)
+        return (
+            tuple(wire.bytes_down(select.sent(int(i), broadcast)) for i in ids),
+            tuple(wire.bytes_up(select.sent(int(i), coded)) for i in ids),
+        )
+
+    def _evaluate(self, state: RunState) -> dict[str, Any]:
+        sizes = self.clients.sizes
+        scene = Scene(
+            self.model,
+            hyper.at_round(self.algorithm, state.round),
+            state,
+            sizes / self.planner.mean_size,
+            self,
+        )
+        due = (e for e in self.evaluators if state.round % e.every == 0)
+        return {name: value for e in due for name, value in e(scene).items()}
+
+
+def _check_types(algorithm: Any, model: Any, clients: Any, local: Any, seed: Any) -> None:
+    expected = (
+        ("algorithm", algorithm, Algorithm, "hf.algorithms.fedavg()"),
+        ("model", model, Model, "hf.models.mlp([64], classes=10)"),
+        ("clients", clients, Clients, "hf.data.partition.iid(train, clients=10)"),
+        ("local", local, Local, "hf.Local(learning_rate=0.1)"),
+    )
+    for name, value, kind, example in expected:
+        if not isinstance(value, kind):
+            raise HoldfastError(
+                f"simulate: {name} is a {type(value).__name__}; give a {kind.__name__}, "
+                f"such as {example}."
+            )
+    if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
+        raise HoldfastError(f"simulate: seed={seed!r}; give a whole number in 0..{2**31 - 1}.")
+
+
+def _as_sequence(evaluate: Any) -> tuple[Evaluator, ...]:
+    if evaluate is None:
+        return ()
+    return tuple(evaluate) if isinstance(evaluate, list | tuple) else (evaluate,)
