@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import optax
 import pytest
 
 import holdfast as hf
@@ -39,7 +40,12 @@ SPREAD = hf.Server(hf.models.spreadout(strength=0.05), hf.Local(0.1, steps=3))
         (hf.algorithms.fedprox(0.3), None),
         (hf.algorithms.feddyn(0.3), None),
         (hf.algorithms.fedadam(), None),
+        (hf.algorithms.scaffold(), None),
+        (hf.algorithms.scaffold(upload="published"), None),
         (hf.algorithms.parallel_training(), SPREAD),
+        (hf.algorithms.one_way_transfer(), SPREAD),
+        (hf.algorithms.one_way_transfer(server_optimizer=optax.adam(0.01)), SPREAD),
+        (hf.algorithms.two_way_transfer(), SPREAD),
     ],
     ids=lambda a: getattr(a, "name", ""),
 )
@@ -120,10 +126,11 @@ def test_resumes_with_its_ledger(tmp_path):
     assert resumed.ledger == whole.ledger
 
 
-def test_transfer_acts_on_the_rows_sent_only():
+def test_beside_a_rule_that_remembers_transfer_acts_on_the_rows_sent_only():
     """Documented, not hidden: rows no client of the round has stay where they are."""
-    result = run(hf.algorithms.one_way_transfer(), True, server=SPREAD)
-    start = run(hf.algorithms.fedavg(), False).experiment.params
+    rule = hf.Chain((hf.rules.ControlVariate(), hf.rules.OneWayTransfer()))
+    result = run(hf.Algorithm(rule), True, server=SPREAD)
+    start = result.experiment.params
     taking_part = {i for e in result.ledger.entries for i in e.clients}
     used = set().union(*(np.append(viewers()[i].x, viewers()[i].y).tolist() for i in taking_part))
     idle = [r for r in range(1, ITEMS) if r not in used]

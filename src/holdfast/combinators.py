@@ -90,6 +90,14 @@ class Chain(Rule):
     def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
         return tuple(rule.hear(delta, up, here) for rule, here, up in self._each(at, upload))
 
+    def unsent(self, at: ClientView) -> Tree:
+        # A rule that remembers takes what others add into its rows, so only one alone is exact.
+        added = [(rule, rule.unsent(here)) for rule, here in self._each(at)]
+        known = [gradient for _, gradient in added if gradient is not None]
+        silent = [rule for rule, gradient in added if gradient is None and not rule.neutral]
+        remembering = any(tree.leaves(rule.init(at.x).client) for rule in silent)
+        return known[0] if len(known) == 1 and not remembering else None
+
     def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
         return tuple(rule.settle(delta, h, here) for rule, here, h in self._each(at, heard))
 
@@ -139,6 +147,9 @@ class Uploaded(Rule):
     def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:
         delta, upload = self.inner.reply(delta, at)
         return delta, self.inner.hear(delta, upload, at.heard_by_server())
+
+    def unsent(self, at: ClientView) -> Tree:
+        return self.inner.unsent(at)
 
     def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
         return self.inner.settle(delta, heard, at)
@@ -201,6 +212,9 @@ class ServerTurn(Rule):
 
     def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
         return self.inner.hear(delta, upload, at)
+
+    def unsent(self, at: ClientView) -> Tree:
+        return self.inner.unsent(at)
 
     def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
         return self.inner.settle(delta, heard, at)

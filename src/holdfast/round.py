@@ -110,6 +110,7 @@ class Reply(NamedTuple):
     coded: Tree  # what travels
     heard: Tree  # what the server makes of it
     row: Sides  # the client's new row, valid once the server has accepted the reply
+    path: Any  # sum of the step sizes taken, which the server knows
 
 
 class Outcome(NamedTuple):
@@ -217,7 +218,7 @@ def _answer(algorithm: Algorithm, delta: Tree, at: ClientView, wire_row: Tree, k
     rule, wire = algorithm.rule, algorithm.wire
     coded, (delta, upload), wire_row = wire.encode(rule.reply(delta, at), wire_row, key)
     heard = rule.hear(delta, upload, at.heard_by_server())
-    return Reply(coded, heard, Sides(rule.settle(delta, heard, at), wire_row))
+    return Reply(coded, heard, Sides(rule.settle(delta, heard, at), wire_row), at.path)
 
 
 def reply_shapes(algorithm: Algorithm, x: Tree, msg: Tree, row: Sides) -> Reply:
@@ -367,7 +368,7 @@ def federated_round(
             if around is None:
                 reply = visit(model, x, msg, row)
             else:
-                reply = around(visit, slot.selected, model, x, msg, row)
+                reply = around(visit, algorithm, slot, model, x, msg, row)
         sums, row, accepted = accept(algorithm, sums, reply, row, slot)
         return sums, (row, accepted)
 

@@ -175,6 +175,11 @@ class Rule(Struct):
         """Server: what to make of one reply, to be averaged uniformly over the cohort."""
         return upload
 
+    def unsent(self, at: ClientView) -> Tree:
+        """Server, under federated select: the constant gradient, shaped like the model, that this
+        rule adds where the client has no data; None if it adds none."""
+        return None
+
     def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
         """Client: its new row."""
         return at.mine

@@ -1,9 +1,10 @@
 """Federated select: a client receives, trains and returns only the table rows its data uses.
 
 Its round runs on the small table, of fixed capacity and padded, with row numbers in its data replaced
-by places in that table. The result equals the run with the full table for every rule that does not
-push rows a client has no data for (FedAvg, FedProx, FedDyn, parallel training); gradient transfer,
-control variates and weight decay act on the rows sent only.
+by places in that table. The result equals the run with the full table under plain SGD: rows a client
+has no data for stay where they are, or follow what the server itself adds to every step (gradient
+transfer, control variates), which the server then does in the client's stead. Weight decay, clipping
+and rules that remember in a chain with such a one act on the rows sent only.
 """
 
 import dataclasses
@@ -15,11 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree
 
+from holdfast import hyper
+from holdfast.algorithm import Algorithm
 from holdfast.data.clients import Clients
 from holdfast.errors import HoldfastError
 from holdfast.models.model import Model, Table
-from holdfast.round import HasLoss, Reply, Sides
-from holdfast.trees import Tree, flatten, paths
+from holdfast.round import HasLoss, Reply, Sides, Work
+from holdfast.rule import ClientView
+from holdfast.trees import Tree, flatten, float_type, paths, scale
 
 Tables = tuple[Table, ...]
 
@@ -61,12 +65,14 @@ class OnOwnRows:
     def __call__(
         self,
         visit: Callable[[HasLoss, Tree, Tree, Sides], Reply],
-        rows: Any,
+        algorithm: Algorithm,
+        work: Work,
         model: HasLoss,
         x: Tree,
         msg: Tree,
         row: Sides,
     ) -> Reply:
+        rows = work.selected
         sizes = [leaf.shape[0] for leaf in table_leaves(self.tables, x)]
 
         def cut(i: int, leaf: Any) -> Any:
@@ -81,11 +87,22 @@ class OnOwnRows:
 
         small = (_per_table(self.tables, cut, u) for u in (x, msg, row))
         reply = visit(LocalNumbers(model, self.tables, rows), *small)
-        return Reply(
-            _per_table(self.tables, spread, reply.coded),
-            _per_table(self.tables, spread, reply.heard),
-            _per_table(self.tables, put_back, reply.row, row),
+        new_row = _per_table(self.tables, put_back, reply.row, row)
+        coded = _per_table(self.tables, spread, reply.coded)
+        # Rows that were not sent would only have followed what the server itself had added to every
+        # step, so it moves them in the client's stead.
+        rule = hyper.of_client(algorithm, work.client, float_type(x)).rule
+        at = ClientView(x, msg, None, None, work.weight, reply.path)
+        gradient = rule.unsent(at)
+        if gradient is None:
+            heard = _per_table(self.tables, spread, reply.heard)
+            return Reply(coded, heard, new_row, reply.path)
+        delta, upload = coded
+        moved = scale(-reply.path, gradient)
+        delta = _per_table(
+            self.tables, lambda i, d, m: m.at[rows[i]].set(d[rows[i]], mode="drop"), delta, moved
         )
+        return Reply((delta, upload), rule.hear(delta, upload, at), new_row, reply.path)
 
 
 def table_leaves(tables: Tables, params: Tree) -> list[Any]:

@@ -43,6 +43,9 @@ class ControlVariate(Rule):
         # the mean gradient plus c - c_i. Neither the row nor the data is needed.
         return tree.map(lambda c, d: (-c - d / at.path).astype(c.dtype), at.msg, delta)
 
+    def unsent(self, at: ClientView) -> Tree:
+        return at.msg  # where the gradient is zero, c_i is too
+
     def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
         return add(at.mine, heard)
 
