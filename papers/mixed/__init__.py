@@ -1,0 +1,1 @@
+"""Mixed federated learning (Augenstein et al., 2022): its experiments in small."""
