@@ -99,7 +99,11 @@ class Plan:
 
     few: Setting  # few clients with much data: comparisons 1 and 2
     many: Setting  # many clients with little data: comparison 3
-    tuned: dict[str, Steps]  # found by tune.py on a part of the training data
+    tuned: dict[str, Steps]  # found by tune.py; methods not listed take `same_steps`
+
+    def steps(self, name: str, setting: Setting) -> Steps:
+        """One method's own step sizes."""
+        return self.tuned.get(name) or same_steps(setting)
 
 
 def same_steps(setting: Setting) -> Steps:

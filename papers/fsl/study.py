@@ -142,7 +142,14 @@ def classes_jobs(
 ) -> list[Job]:
     """Comparison 1; with `steps` for all methods alike, or each with its own."""
     return [
-        Job(f"C = {c}", name, method(name, steps or plan.tuned[name]), plan.few, divide, seed)
+        Job(
+            f"C = {c}",
+            name,
+            method(name, steps or plan.steps(name, plan.few)),
+            plan.few,
+            divide,
+            seed,
+        )
         for c in classes
         for divide in [divide_by_classes(plan.few.clients, c)]
         for seed in range(seeds)
@@ -166,7 +173,14 @@ def plus_jobs(plan: Plan, seeds: int, steps: Steps | None = None) -> list[Job]:
     """Comparison 3; with `steps` for all methods alike, or each with its own."""
     divide = divide_by_dirichlet(plan.many.clients, 0.1)
     return [
-        Job("Dirichlet(0.1)", n, method(n, steps or plan.tuned[n]), plan.many, divide, seed)
+        Job(
+            "Dirichlet(0.1)",
+            n,
+            method(n, steps or plan.steps(n, plan.many)),
+            plan.many,
+            divide,
+            seed,
+        )
         for seed in range(seeds)
         for n in PLUS
     ]

@@ -59,6 +59,7 @@ def main() -> None:
     options.add_argument("--data", choices=sorted(PLANS), default="digits")
     options.add_argument("--folder", type=Path, default=data.DEFAULT_FOLDER)
     options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--only", choices=(*ON_CLASSES, *PLUS), nargs="+", help="some methods")
     chosen = options.parse_args()
     seeds = range(FIRST_SEED, FIRST_SEED + chosen.seeds)
     plan = PLANS[chosen.data]
@@ -70,7 +71,7 @@ def main() -> None:
         (ON_CLASSES, plan.few, by_classes),
         (PLUS, plan.many, by_dirichlet),
     ):
-        for name in names:
+        for name in (n for n in names if n in (chosen.only or names)):
             found = {
                 s: score(name, s, setting, divisions, split, seeds)
                 for s in candidates(name, setting)
