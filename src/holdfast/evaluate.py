@@ -44,8 +44,13 @@ class Scene(NamedTuple):
 class Evaluator(Protocol):
     """Measures something after a round; write your own with these."""
 
-    every: int
-    keeps_last_models: bool  # whether clients must remember the model they trained last
+    @property
+    def every(self) -> int:
+        """Rounds between measurements."""
+
+    @property
+    def keeps_last_models(self) -> bool:
+        """Whether clients must remember the model they trained last."""
 
     def check(self, model: Model, params: Tree, clients: int) -> None:
         """Refuse data the model cannot take, before the run."""
