@@ -113,12 +113,8 @@ def _rewrites(rule: Rule) -> bool:
     return any(part.rewrites_delta for part in rule.parts())
 
 
-class Uploaded(Rule):
-    """The client works out what the server would hear of its reply, and uploads that too.
-
-    The mathematics of the inner rule, at the price of the upload: SCAFFOLD as published is
-    `Uploaded(ControlVariate())`.
-    """
+class Around(Rule):
+    """Follows an inner rule in everything; what goes around it speaks where it has something to say."""
 
     inner: Rule
 
@@ -145,8 +141,10 @@ class Uploaded(Rule):
         return self.inner.tilt(at)
 
     def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:
-        delta, upload = self.inner.reply(delta, at)
-        return delta, self.inner.hear(delta, upload, at.heard_by_server())
+        return self.inner.reply(delta, at)
+
+    def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
+        return self.inner.hear(delta, upload, at)
 
     def unsent(self, at: ClientView) -> Tree:
         return self.inner.unsent(at)
@@ -158,7 +156,22 @@ class Uploaded(Rule):
         return self.inner.step(delta, heard, at)
 
 
-class ServerTurn(Rule):
+class Uploaded(Around):
+    """The client works out what the server would hear of its reply, and uploads that too.
+
+    The mathematics of the inner rule, at the price of the upload: SCAFFOLD as published is
+    `Uploaded(ControlVariate())`.
+    """
+
+    def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:
+        delta, upload = self.inner.reply(delta, at)
+        return delta, self.inner.hear(delta, upload, at.heard_by_server())
+
+    def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
+        return upload
+
+
+class ServerTurn(Around):
     r"""After the clients, the server takes a round of the inner rule with a row of its own.
 
     It counts as a share of $\gamma$ clients: SCAFFOLD+ is `ServerTurn(ControlVariate(), gamma)`.
@@ -172,7 +185,6 @@ class ServerTurn(Rule):
     Reduces to: the inner rule at `gamma=0`.
     """
 
-    inner: Rule
     gamma: Any
 
     @property
@@ -182,42 +194,14 @@ class ServerTurn(Rule):
         plain = any(Need.PLAIN_STEPS in part.needs for part in self.inner.parts())
         return frozenset(own | ({Need.PLAIN_SERVER_STEPS} if plain else set()))
 
-    def parts(self) -> tuple[Rule, ...]:
-        return (self, *self.inner.parts())
-
-    @property
-    def prepares(self) -> bool:
-        return self.inner.prepares
-
-    def plain_leaves(self, params: Tree) -> tuple[bool, ...]:
-        return self.inner.plain_leaves(params)
-
     def init(self, params: Tree) -> State:
         state = self.inner.init(params)
         return State(server=(state.server, state.client), client=state.client)
-
-    def prepare(self, at: ClientView) -> Tree:
-        return self.inner.prepare(at)
 
     def send(self, at: ServerView) -> tuple[Tree, Tree]:
         state, row = at.state
         msg, state = self.inner.send(at._replace(state=state))
         return msg, (state, row)
-
-    def tilt(self, at: ClientView) -> Tilt:
-        return self.inner.tilt(at)
-
-    def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:
-        return self.inner.reply(delta, at)
-
-    def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
-        return self.inner.hear(delta, upload, at)
-
-    def unsent(self, at: ClientView) -> Tree:
-        return self.inner.unsent(at)
-
-    def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
-        return self.inner.settle(delta, heard, at)
 
     def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
         rule, (state, row) = self.inner, at.state
