@@ -3,8 +3,8 @@
 Its round runs on the small table, of fixed capacity and padded, with row numbers in its data replaced
 by places in that table. The result equals the run with the full table under plain SGD: rows a client
 has no data for stay where they are, or follow what the server itself adds to every step (gradient
-transfer, control variates), which the server then does in the client's stead. Weight decay, clipping
-and rules that remember in a chain with such a one act on the rows sent only.
+transfer, control variates), which the server then does in the client's stead. Weight decay, clipping,
+SCAFFOLD's option I and rules that remember in a chain with such a one act on the rows sent only.
 """
 
 import dataclasses
