@@ -11,6 +11,7 @@ from holdfast import (
     schedules,
     testing,
     trees,
+    wires,
 )
 from holdfast.algorithm import Algorithm
 from holdfast.combinators import Chain, Masked, ServerTurn, Uploaded
@@ -82,4 +83,5 @@ __all__ = [
     "static",
     "testing",
     "trees",
+    "wires",
 ]

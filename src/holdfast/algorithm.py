@@ -44,6 +44,23 @@ class Algorithm(Struct):
                 f"the wire {type(self.wire).__name__} changes them; use hf.Wire()",
             )
 
+        if not self.wire.hears_each:
+            self._check_mean_only()
+
+    def _check_mean_only(self) -> None:
+        """Refuse what needs single replies of a wire that tells only their mean."""
+        wire = type(self.wire).__name__
+        if not self.rule.hears_uploads:
+            raise HoldfastError(
+                f"{self.name}: {type(self.rule).__name__} hears every reply, and the wire {wire} "
+                f"tells the server only their mean; use hf.Uploaded(rule), which sends what it hears."
+            )
+        if self.weighting != "uniform":
+            raise HoldfastError(
+                f"{self.name}: weighting is {self.weighting!r}, and the wire {wire} keeps one mean of "
+                f"all clients; use weighting='uniform'."
+            )
+
     def _refuse(self, need: Need, because: str) -> None:
         for part in self.rule.parts():
             if need in part.needs:

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
+import numpy as np
 from jax import tree
 
 from holdfast.errors import HoldfastError
@@ -59,6 +60,22 @@ class Chain(Rule):
     @property
     def prepares(self) -> bool:
         return any(rule.prepares for rule in self.rules)
+
+    @property
+    def hears_uploads(self) -> bool:
+        return all(rule.hears_uploads for rule in self.rules)
+
+    def quiet(self, clients: int) -> np.ndarray:
+        quiet = np.any([rule.quiet(clients) for rule in self.rules], axis=0)
+        # Beside a rule that bends the objective, a quiet client would move with the others' mean;
+        # it stays quiet only if all are, for then there is nothing to move with.
+        bent = any(
+            type(part).tilt is not Rule.tilt for r in self._loud(clients) for part in r.parts()
+        )
+        return quiet if quiet.all() or not bent else np.zeros(clients, bool)
+
+    def _loud(self, clients: int) -> list[Rule]:
+        return [rule for rule in self.rules if not rule.quiet(clients).any()]
 
     def plain_leaves(self, params: Tree) -> tuple[bool, ...]:
         none = (False,) * len(tree.leaves(params))
@@ -125,6 +142,13 @@ class Around(Rule):
     def prepares(self) -> bool:
         return self.inner.prepares
 
+    @property
+    def hears_uploads(self) -> bool:
+        return self.inner.hears_uploads
+
+    def quiet(self, clients: int) -> np.ndarray:
+        return self.inner.quiet(clients)
+
     def plain_leaves(self, params: Tree) -> tuple[bool, ...]:
         return self.inner.plain_leaves(params)
 
@@ -162,6 +186,10 @@ class Uploaded(Around):
     The mathematics of the inner rule, at the price of the upload: SCAFFOLD as published is
     `Uploaded(ControlVariate())`.
     """
+
+    @property
+    def hears_uploads(self) -> bool:
+        return True
 
     def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:
         delta, upload = self.inner.reply(delta, at)
@@ -264,7 +292,7 @@ class Masked(Rule):
         if isinstance(at, ServerView):
             return at._replace(x=cut(at.x), solve=_whole_model, grad=_whole_model)
         grad: Callable[..., Any] | None = None if at.grad is None else _whole_model
-        return at._replace(x=cut(at.x), grad=grad, y=cut(at.y))
+        return at._replace(x=cut(at.x), grad=grad, y=cut(at.y), loss=grad)
 
     def parts(self) -> tuple[Rule, ...]:
         return (self, *self.inner.parts())
@@ -272,6 +300,10 @@ class Masked(Rule):
     @property
     def prepares(self) -> bool:
         return self.inner.prepares
+
+    @property
+    def hears_uploads(self) -> bool:
+        return self.inner.hears_uploads
 
     def plain_leaves(self, params: Tree) -> tuple[bool, ...]:
         inner = iter(self.inner.plain_leaves(self._cut(params)))

@@ -202,7 +202,7 @@ class Personal:
                     scene.algorithm,
                     scene.state.params,
                     scene.state.server.rule,
-                    rows[who].rule,
+                    scene.experiment.row(scene.state, who).rule,
                     who,
                 )
             found.append(measure(scene.model, params, self.examples[i] if own else self.examples))

@@ -5,10 +5,11 @@ Rules never see either: schedules become numbers before the round, `PerClient` b
 
 import functools
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import tree
 
@@ -21,10 +22,13 @@ Schedule: TypeAlias = Callable[[int], Any]  # round -> number; every optax sched
 class PerClient(Struct):
     """One value per client, in the order of the population; a rule sees its client's number.
 
+    Instead of values it takes a function of a client's examples, asked once when the run begins.
+
     Example:
         >>> import holdfast as hf
         >>> hf.algorithms.fedprox(mu=hf.PerClient([0.1, 0.0, 0.5])).rule.mu.values
         [0.1, 0.0, 0.5]
+        >>> few_examples_rely_on_others = hf.PerClient(lambda mine: 1 / (1 + len(mine.y) / 50))
     """
 
     values: Any
@@ -46,6 +50,28 @@ def at_round(thing: Any, t: int) -> Any:
         return PerClient(jnp.asarray(leaf.values)) if _is_per_client(leaf) else number(leaf)
 
     return tree.map(resolve, thing, is_leaf=_is_per_client)
+
+
+def of_population(thing: Any, clients: Iterable[Any]) -> Any:
+    """Ask every `PerClient` that is a function for its values."""
+
+    def resolve(leaf: Any) -> Any:
+        if not (_is_per_client(leaf) and callable(leaf.values)):
+            return leaf
+        return PerClient(np.array([float(leaf.values(mine)) for mine in clients]))
+
+    return tree.map(resolve, thing, is_leaf=_is_per_client)
+
+
+def varies(thing: Any) -> bool:
+    """Whether anything in it differs between clients."""
+    return any(map(_is_per_client, tree.leaves(thing, is_leaf=_is_per_client)))
+
+
+def values(number: Any, clients: int) -> np.ndarray:
+    """A number as one value for each client, on the host."""
+    given = number.values if _is_per_client(number) else number
+    return np.broadcast_to(np.asarray(given, float), (clients,))
 
 
 def of_client(thing: Any, client: Any, dtype: Any) -> Any:

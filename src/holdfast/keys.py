@@ -21,6 +21,8 @@ class Purpose(enum.IntEnum):
     SERVER_ORDER = 6
     SERVER_LOSS = 7
     SERVER_GRADIENT = 8
+    DOWNLINK = 9
+    PREPARE = 10
 
 
 @jax.jit

@@ -1,5 +1,6 @@
 """The round. There is no other: every method, engine and machine runs these functions."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -21,6 +22,8 @@ from holdfast.trees import (
     describe_shapes,
     finite,
     float_type,
+    mix,
+    scale,
     select,
     signature,
     sub,
@@ -111,6 +114,7 @@ class Reply(NamedTuple):
     heard: Tree  # what the server makes of it
     row: Sides  # the client's new row, valid once the server has accepted the reply
     path: Any  # sum of the step sizes taken, which the server knows
+    sound: Any  # all numbers were finite before the wire, whose codes may hide it
 
 
 class Outcome(NamedTuple):
@@ -129,23 +133,40 @@ def take_batch(examples: Tree, rows: jax.Array) -> tuple[Tree, jax.Array]:
     return tree.map(lambda a: a[safe], examples), rows >= 0
 
 
-def client_gradient(model: HasLoss, examples: Tree, work: Work, key: jax.Array) -> Any:
-    """z -> gradient at z of the mean loss over all of the client's data, page by page."""
+def local_objective(model: HasLoss, examples: Tree, work: Work, key: jax.Array) -> tuple[Any, Any]:
+    """z -> mean loss, and z -> its gradient, over all of the client's data, page by page."""
+
+    def total(k: Any, z: Tree) -> jax.Array:
+        batch, keep = take_batch(examples, work.pages[k])
+        losses = model.losses(z, batch, jax.random.fold_in(key, k))
+        return jnp.sum(jnp.where(keep, losses, 0))
+
+    def mean(term: Any, z: Tree, start: Tree) -> Tree:
+        sums = lax.fori_loop(0, work.page_count, lambda k, s: add(s, term(k, z)), start)
+        size = jnp.sum(work.pages >= 0).astype(float_type(z))
+        return tree.map(lambda s: (s / size).astype(s.dtype), sums)
+
+    def loss(z: Tree) -> jax.Array:
+        return mean(total, z, jnp.zeros((), float_type(z)))
 
     def grad(z: Tree) -> Tree:
-        def total(k: Any, z: Tree) -> jax.Array:
-            batch, keep = take_batch(examples, work.pages[k])
-            losses = model.losses(z, batch, jax.random.fold_in(key, k))
-            return jnp.sum(jnp.where(keep, losses, 0))
+        return mean(jax.grad(total, argnums=1), z, zeros(z))
 
-        def page(k: Any, g: Tree) -> Tree:
-            return add(g, jax.grad(total, argnums=1)(k, z))
+    return loss, grad
 
-        sums = lax.fori_loop(0, work.page_count, page, zeros(z))
-        size = jnp.sum(work.pages >= 0).astype(float_type(z))
-        return tree.map(lambda g: (g / size).astype(g.dtype), sums)
 
-    return grad
+def tilted_gradient(grad: Any, tilt: Tilt) -> Any:
+    """The gradient of the loss as a tilt mixes and weighs it."""
+    if tilt.mix is None and tilt.weight is None:
+        return grad
+    alpha, z = (None, None) if tilt.mix is None else tilt.mix
+    factors = [f for f in (alpha, tilt.weight) if f is not None]
+
+    def tilted(y: Tree) -> Tree:
+        g = grad(y if alpha is None else mix(alpha, y, z))
+        return functools.reduce(lambda g, factor: scale(factor, g), factors, g)
+
+    return tilted
 
 
 def prepare_cohort(
@@ -165,9 +186,8 @@ def prepare_cohort(
     def prepare(row: Sides, slot: Work) -> Sides:
         me = hyper.of_client(algorithm, slot.client, dtype)
         gradient_key = client_key(key, slot.client, Purpose.GRADIENT)
-        at = ClientView(
-            x, (), row.rule, client_gradient(model, examples, slot, gradient_key), slot.weight
-        )
+        loss, grad = local_objective(model, examples, slot, gradient_key)
+        at = ClientView(x, (), row.rule, grad, slot.weight, loss=loss)
         return Sides(me.rule.prepare(at), row.wire)
 
     def one(_: None, client: tuple[Sides, Work, jax.Array]) -> tuple[None, Sides]:
@@ -205,20 +225,22 @@ def client_round(
         note(batch=work.batches[k])
         return jax.grad(mean_loss)(z, k)
 
-    at = ClientView(
-        x, msg, row.rule, client_gradient(model, examples, work, gradient_key), work.weight
-    )
+    mean_of_all, gradient_of_all = local_objective(model, examples, work, gradient_key)
+    at = ClientView(x, msg, row.rule, gradient_of_all, work.weight, loss=mean_of_all)
     tilt = rule.tilt(at)
     y, path = solve(steps, grad, x, tilt, work.count)
     delta = sub(y, x if tilt.start is None else tilt.start)
-    return _answer(algorithm, delta, at._replace(path=path, y=y), row.wire, wire_key)
+    at = at._replace(path=path, y=y, grad=tilted_gradient(gradient_of_all, tilt))
+    return _answer(algorithm, delta, at, row.wire, wire_key)
 
 
 def _answer(algorithm: Algorithm, delta: Tree, at: ClientView, wire_row: Tree, key: Any) -> Reply:
     rule, wire = algorithm.rule, algorithm.wire
-    coded, (delta, upload), wire_row = wire.encode(rule.reply(delta, at), wire_row, key)
+    payload = rule.reply(delta, at)
+    coded, (delta, upload), wire_row = wire.encode(payload, wire_row, key)
     heard = rule.hear(delta, upload, at.heard_by_server())
-    return Reply(coded, heard, Sides(rule.settle(delta, heard, at), wire_row), at.path)
+    row = Sides(rule.settle(delta, heard, at), wire_row)
+    return Reply(coded, heard, row, at.path, finite(payload))
 
 
 def reply_shapes(algorithm: Algorithm, x: Tree, msg: Tree, row: Sides) -> Reply:
@@ -240,7 +262,7 @@ class Outline(NamedTuple):
     server: Sides
     row: Sides  # every client's first row
     broadcast: Tree  # shapes of what one client receives
-    reply: Reply  # shapes of what one client returns
+    payload: Tree  # shapes of what one client returns, before the wire
 
 
 def pretended_server(x: Tree, state: Tree) -> ServerView:
@@ -261,7 +283,8 @@ def outline(algorithm: Algorithm, x: Tree) -> Outline:
         return msg, me.rule.reply(zeros(x), at)
 
     msg, travelling = jax.eval_shape(payload, x, state)
-    wire = me.wire.init(tree.map(lambda s: jnp.zeros(s.shape, s.dtype), travelling))
+    # Everybody knows x at the start, and of a message that nothing has been said yet.
+    wire = me.wire.init(_zeros_of(travelling), (x, _zeros_of(msg)))
     row = Sides(state.client, wire.client)
     reply = reply_shapes(algorithm, x, msg, row)
     if signature(reply.row) != signature(row):
@@ -269,41 +292,53 @@ def outline(algorithm: Algorithm, x: Tree) -> Outline:
             f"{algorithm.name}: `settle` returns a row of {describe_shapes(reply.row)} where `init` "
             f"and the wire began with {describe_shapes(row)}; return the same shapes and types."
         )
-    return Outline(Sides(state.server, wire.server), row, (x, msg), reply)
+    return Outline(Sides(state.server, wire.server), row, (x, msg), travelling)
+
+
+def _zeros_of(shapes: Tree) -> Tree:
+    return tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
 
 
 class Sums(NamedTuple):
     """What the server has heard so far in a round."""
 
-    coded: Tree  # weighted as the algorithm weights deltas
+    received: Tree  # weighted as the algorithm weights deltas
     heard: Tree  # one head, one vote
     weight: jax.Array
     heads: jax.Array
 
 
-def open_round(algorithm: Algorithm, at: ServerView, wire_state: Tree, row: Sides) -> Any:
-    """Server: what to broadcast, the state meanwhile, and sums to add replies to."""
+def open_round(
+    algorithm: Algorithm, at: ServerView, wire_state: Tree, row: Sides, key: jax.Array
+) -> tuple[Tree, Tree, Sides, Sums]:
+    """Server: the model and message clients will have, the state meanwhile, sums to add replies to."""
     msg, rule_state = algorithm.rule.send(at)
-    shapes = reply_shapes(algorithm, at.x, msg, row)
-    coded, heard = tree.map(lambda s: jnp.zeros(s.shape, s.dtype), (shapes.coded, shapes.heard))
-    zero = jnp.zeros((), float_type(at.x))
-    return msg, Sides(rule_state, wire_state), Sums(coded, heard, zero, zero)
+    wire_key = jax.random.fold_in(key, Purpose.DOWNLINK)
+    (x, msg), wire_state = algorithm.wire.send((at.x, msg), wire_state, wire_key)
+    shapes = reply_shapes(algorithm, x, msg, row)
+    me = hyper.of_client(algorithm, 0, float_type(x))
+    received = jax.eval_shape(me.wire.receive, shapes.coded)
+    zero = jnp.zeros((), float_type(x))
+    sums = Sums(_zeros_of(received), _zeros_of(shapes.heard), zero, zero)
+    return x, msg, Sides(rule_state, wire_state), sums
 
 
 def accept(
     algorithm: Algorithm, sums: Sums, reply: Reply, row: Sides, work: Work
 ) -> tuple[Sums, Sides, jax.Array]:
     """Server: add a reply if it is finite. The client's row changes only then."""
-    accepted = (work.count > 0) & finite(reply)
+    wire = hyper.of_client(algorithm.wire, work.client, sums.heads.dtype)
+    accepted = (work.count > 0) & reply.sound & finite(reply)
     head = accepted.astype(sums.heads.dtype)
     w = head * client_weight(algorithm, work, head.dtype)
     ear = head
     if work.vote is not None:
         w, ear = w * work.vote.astype(w.dtype), head * work.importance.astype(head.dtype)
     # The select keeps a non-finite reply out of the sum: 0 x nan would still be nan.
-    coded = axpy(w, select(accepted, reply.coded, zeros(sums.coded)), sums.coded)
+    received = wire.receive(reply.coded)
+    received = axpy(w, select(accepted, received, zeros(sums.received)), sums.received)
     heard = axpy(ear, select(accepted, reply.heard, zeros(sums.heard)), sums.heard)
-    sums = Sums(coded, heard, sums.weight + w, sums.heads + head)
+    sums = Sums(received, heard, sums.weight + w, sums.heads + head)
     return sums, select(accepted, reply.row, row), accepted
 
 
@@ -327,10 +362,11 @@ def close_round(
         return tree.map(lambda a: (a / safe).astype(a.dtype), total)
 
     share = sums.heads / population
-    mean_coded = mean(sums.coded, sums.weight)
-    (delta, _), wire_state = algorithm.wire.decode(mean_coded, wire_state, share)
+    received = mean(sums.received, sums.weight)
+    (delta, upload), wire_state = algorithm.wire.decode(received, wire_state, share)
+    heard = mean(sums.heard, sums.heads) if algorithm.wire.hears_each else upload
     at = at._replace(share=share, heads=sums.heads)
-    delta, rule_state = algorithm.rule.step(delta, mean(sums.heard, sums.heads), at)
+    delta, rule_state = algorithm.rule.step(delta, heard, at)
     return add(at.x, delta), Sides(rule_state, wire_state)
 
 
@@ -356,7 +392,8 @@ def federated_round(
     """
     work = work._replace(weight=jnp.asarray(work.weight).astype(float_type(x)))
     at = server_view(central_loss, model, central, key, ServerView(x, server.rule))
-    msg, server, sums = open_round(algorithm, at, server.wire, tree.map(lambda a: a[0], rows))
+    row = tree.map(lambda a: a[0], rows)
+    seen, msg, server, sums = open_round(algorithm, at, server.wire, row, key)
 
     def one(sums: Sums, client: tuple[Sides, Work]) -> tuple[Sums, tuple[Sides, jax.Array]]:
         row, slot = client
@@ -366,9 +403,9 @@ def federated_round(
 
         with place(client=slot.client):
             if around is None:
-                reply = visit(model, x, msg, row)
+                reply = visit(model, seen, msg, row)
             else:
-                reply = around(visit, algorithm, slot, model, x, msg, row)
+                reply = around(visit, algorithm, slot, model, seen, msg, row)
         sums, row, accepted = accept(algorithm, sums, reply, row, slot)
         return sums, (row, accepted)
 

@@ -15,6 +15,7 @@ Every function is pure and sees one client or the server, never a client axis.
 import enum
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 from jax import tree
 
 from holdfast import trees
@@ -36,14 +37,15 @@ class ClientView(NamedTuple):
     x: Tree  # the model received
     msg: Tree  # what this rule's `send` broadcast
     mine: Tree  # this rule's own row
-    grad: Any  # z -> gradient at z over all local data
+    grad: Any  # z -> gradient over all local data, after the local steps that of the tilted loss
     weight: Number = 1.0  # n_i / mean(n)
     path: Number = 0.0  # sum of the step sizes taken, known after the local steps
     y: Tree = None  # the local model, known after the local steps
+    loss: Any = None  # z -> mean loss at z over all local data
 
     def heard_by_server(self) -> "ClientView":
         """The same reply as the server sees it: no row, no data, no local model."""
-        return self._replace(mine=None, grad=None, y=None)
+        return self._replace(mine=None, grad=None, y=None, loss=None)
 
 
 class ServerView(NamedTuple):
@@ -147,6 +149,15 @@ class Rule(Struct):
         """Whether clients have something to do before their first round."""
         return type(self).prepare is not Rule.prepare
 
+    @property
+    def hears_uploads(self) -> bool:
+        """Whether all it hears is what was uploaded, so that a mean of uploads will do."""
+        return type(self).hear is Rule.hear
+
+    def quiet(self, clients: int) -> np.ndarray:
+        """Which clients neither need the model nor have anything to say: nothing travels for them."""
+        return np.zeros(clients, bool)
+
     def plain_leaves(self, params: Tree) -> tuple[bool, ...]:
         """On which leaves the local steps must be plain SGD."""
         return (Need.PLAIN_STEPS in self.needs,) * len(tree.leaves(params))
@@ -156,7 +167,8 @@ class Rule(Struct):
         return State()
 
     def prepare(self, at: ClientView) -> Tree:
-        """Client, once before its first round: its row."""
+        """Client, once before its first round and without a message: its row. x is the model the
+        run began with, so that a client which never takes part can prepare too."""
         return at.mine
 
     def send(self, at: ServerView) -> tuple[Tree, Tree]:

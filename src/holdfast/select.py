@@ -96,13 +96,15 @@ class OnOwnRows:
         gradient = rule.unsent(at)
         if gradient is None:
             heard = _per_table(self.tables, spread, reply.heard)
-            return Reply(coded, heard, new_row, reply.path)
+            return Reply(coded, heard, new_row, reply.path, reply.sound)
         delta, upload = coded
         moved = scale(-reply.path, gradient)
         delta = _per_table(
             self.tables, lambda i, d, m: m.at[rows[i]].set(d[rows[i]], mode="drop"), delta, moved
         )
-        return Reply((delta, upload), rule.hear(delta, upload, at), new_row, reply.path)
+        return Reply(
+            (delta, upload), rule.hear(delta, upload, at), new_row, reply.path, reply.sound
+        )
 
 
 def table_leaves(tables: Tables, params: Tree) -> list[Any]:

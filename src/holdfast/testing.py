@@ -24,6 +24,7 @@ from holdfast.engine import engines
 from holdfast.engine.checkpoint import Checkpoint, from_bytes, to_bytes
 from holdfast.engine.engines import DebugEngine
 from holdfast.engine.experiment import Experiment
+from holdfast.engine.ledger import Entry
 from holdfast.engine.simulate import Run, simulate
 from holdfast.engine.state import RunState
 from holdfast.errors import HoldfastError, RoundFailedError, did_you_mean
@@ -44,6 +45,7 @@ from holdfast.round import (
 from holdfast.rule import Need, ServerView
 from holdfast.server import Server
 from holdfast.trees import Tree, describe_shapes, nbytes, signature
+from holdfast.wire import OnSite
 
 __all__ = ["ConformanceError", "Report", "check"]
 
@@ -273,8 +275,8 @@ def _check_engines(case: Case) -> None:
     view = ServerView(x, state.server.rule)
     loss, central = given.get("central_loss"), given.get("central")
     at = server_view(loss, case.model, central, given["key"], view)
-    msg, _, sums = open_round(algorithm, at, state.server.wire, row)
-    visit = functools.partial(client_round, algorithm, case.model, given["steps"], x, msg)
+    seen, msg, _, sums = open_round(algorithm, at, state.server.wire, row, given["key"])
+    visit = functools.partial(client_round, algorithm, case.model, given["steps"], seen, msg)
 
     def one(row: Any, work: Any) -> Any:
         return visit(row, experiment.examples, work, given["key"])
@@ -294,8 +296,9 @@ def _check_bytes(case: Case) -> None:
     loss, central = given.get("central_loss"), given.get("central")
     view = ServerView(x, state.server.rule)
     at = server_view(loss, case.model, central, given["key"], view)
-    msg, server, sums = open_round(algorithm, at, state.server.wire, rows[0])
-    down = to_bytes((x, msg))
+    seen, msg, server, sums = open_round(algorithm, at, state.server.wire, rows[0], given["key"])
+    down = to_bytes((seen, msg))
+    entry = experiment.advance(state).ledger.entries[-1]
     work = given["work"]._replace(weight=np.asarray(given["work"].weight, sums.weight.dtype))
     run_client = jax.jit(client_round, static_argnums=1)
     for i in slots:
@@ -311,18 +314,35 @@ def _check_bytes(case: Case) -> None:
             mine,
             given["key"],
         )
-        back = tree.map(jnp.asarray, from_bytes(to_bytes(reply.coded), reply.coded))
-        entry = state.ledger.entries[-1]
-        wire = case.algorithm.wire
-        if (entry.down, entry.up) != (wire.bytes_down((x, msg)), wire.bytes_up(back)):
-            raise AssertionError(
-                f"the ledger says {entry.down} bytes down and {entry.up} up; "
-                f"{nbytes((x, msg))} and {nbytes(back)} travelled"
-            )
+        wire = hyper.of_client(algorithm.wire, int(mine.client), sums.heads.dtype)
+        data = wire.pack(reply.coded)
+        wire_key = client_key(given["key"], mine.client, Purpose.WIRE)
+        back = wire.unpack(data, experiment.outline.payload, wire_key)
+        back = tree.map(jnp.asarray, back)
+        _require_counted(entry, i, algorithm, data, (seen, msg), wire.receive(back))
         sums, _, _ = accept(algorithm, sums, reply._replace(coded=back), rows[i], mine)
     at = at._replace(state=server.rule)
     remote = close_round(algorithm, at, server.wire, sums, given["population"])
     _require_close(remote, compiled[:2], "rounds through bytes and in one program")
+
+
+def _require_counted(
+    entry: Entry, place: int, algorithm: Algorithm, data: bytes, broadcast: Tree, received: Tree
+) -> None:
+    """The ledger's figures for one client are what travelled to and from it."""
+    down, up = (n if isinstance(n, int) else n[place] for n in (entry.down, entry.up))
+    if (down, up) == (0, 0):
+        silent = all(not np.any(leaf) for leaf in tree.leaves(received))
+        if not (silent or isinstance(algorithm.wire, OnSite)):
+            raise AssertionError(
+                "the ledger says that nothing travelled, and the reply is not zero"
+            )
+        return
+    sent = down if algorithm.wire.replicates else nbytes(broadcast)  # a change, not the whole
+    if (down, up) != (sent, len(data)):
+        raise AssertionError(
+            f"the ledger says {down} bytes down and {up} up; {sent} and {len(data)} travelled"
+        )
 
 
 def _check_resume(case: Case) -> None:

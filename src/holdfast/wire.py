@@ -1,8 +1,10 @@
-"""What happens to a reply between client and server, and what it costs."""
+"""What happens to messages between server and clients, and what they cost."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
+import numpy as np
+from jax import tree
 
 from holdfast.rule import State
 from holdfast.struct import Struct
@@ -10,39 +12,65 @@ from holdfast.trees import Number, Tree, nbytes
 
 
 class Wire(Struct):
-    """The bare wire delivers every reply unchanged; compression and noise are wires of their own.
+    """The bare wire delivers everything unchanged; compression and clipping are wires of their own.
 
-    A payload is `(delta, upload)`. The server decodes the mean of what the clients encoded.
+    A broadcast is `(x, msg)`, a payload is `(delta, upload)`. The server decodes the mean of what
+    it received from the clients.
     """
 
     lossless: ClassVar[bool] = True
+    hears_each: ClassVar[bool] = True  # the server learns every reply, not only their mean
+    replicates: ClassVar[bool] = False  # a broadcast says what changed since the one before
 
-    def init(self, payload: Tree) -> State:
+    def init(self, payload: Tree, broadcast: Tree) -> State:
         """Server state and one client's first row."""
         return State()
+
+    def send(self, broadcast: Tree, state: Tree, key: jax.Array) -> tuple[Tree, Tree]:
+        """Server: what clients will have of the broadcast, and the new state."""
+        return broadcast, state
 
     def encode(self, payload: Tree, mine: Tree, key: jax.Array) -> tuple[Tree, Tree, Tree]:
         """Client: what travels, what the server will take it for, and the new row."""
         return payload, payload, mine
 
+    def receive(self, coded: Tree) -> Tree:
+        """Server: one client's code as numbers that can be averaged."""
+        return coded
+
     def decode(self, mean: Tree, state: Tree, share: Number) -> tuple[Tree, Tree]:
-        """Server: the mean payload and the new state, from the mean of what travelled."""
+        """Server: the mean payload and the new state, from the mean of what was received."""
         return mean, state
 
-    def bytes_down(self, broadcast: Tree) -> int:
-        """Bytes one client receives in a round: the model and the rule's message."""
-        return nbytes(broadcast)
+    def bits_down(self, broadcast: Tree) -> int:
+        """Bits of one broadcast."""
+        return 8 * nbytes(broadcast)
 
-    def bytes_up(self, coded: Tree) -> int:
-        """Bytes one client returns in a round."""
-        return nbytes(coded)
+    def bits_up(self, payload: Tree) -> int:
+        """Bits of one reply."""
+        return 8 * nbytes(payload)
+
+    def pack(self, coded: Tree) -> bytes:
+        """Client: a code as the bytes that travel, `bits_up` of them rounded up to whole bytes."""
+        return b"".join(np.asarray(leaf).tobytes() for leaf in tree.leaves(jax.device_get(coded)))
+
+    def unpack(self, data: bytes, payload: Tree, key: jax.Array) -> Tree:
+        """Server: the code again, for a payload of these shapes."""
+        leaves: list[Any] = tree.leaves(payload)
+        ends = np.cumsum([nbytes(leaf) for leaf in leaves])
+        parts = [data[end - nbytes(a) : end] for a, end in zip(leaves, ends, strict=True)]
+        arrays = [
+            np.frombuffer(part, a.dtype).reshape(a.shape)
+            for part, a in zip(parts, leaves, strict=True)
+        ]
+        return tree.unflatten(tree.structure(payload), arrays)
 
 
 class OnSite(Wire):
     """Training happens where the data is: nothing travels, and the ledger says 0."""
 
-    def bytes_down(self, broadcast: Tree) -> int:
+    def bits_down(self, broadcast: Tree) -> int:
         return 0
 
-    def bytes_up(self, coded: Tree) -> int:
+    def bits_up(self, payload: Tree) -> int:
         return 0

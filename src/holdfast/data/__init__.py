@@ -3,6 +3,7 @@
 from holdfast.data import partition
 from holdfast.data.bundled import digits
 from holdfast.data.clients import Clients, Examples
+from holdfast.data.libsvm import libsvm
 from holdfast.data.share import share
 
-__all__ = ["Clients", "Examples", "digits", "partition", "share"]
+__all__ = ["Clients", "Examples", "digits", "libsvm", "partition", "share"]

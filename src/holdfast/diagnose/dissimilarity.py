@@ -12,7 +12,7 @@ from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.evaluate import Scene
 from holdfast.keys import Purpose, client_key, round_key
 from holdfast.models.model import Model
-from holdfast.round import HasLoss, Work, client_gradient
+from holdfast.round import HasLoss, Work, local_objective
 from holdfast.trees import Tree, add, axpy, float_type, norm, scale, sub, zeros
 
 
@@ -28,7 +28,8 @@ def _client_gradients(
     def one(sums: tuple[Tree, Any, Any], slot: Work) -> tuple[tuple[Tree, Any, Any], None]:
         total, squares, heads = sums
         own_key = client_key(key, slot.client, Purpose.GRADIENT)
-        gradient = client_gradient(model, examples, slot, own_key)(x)
+        _, grad = local_objective(model, examples, slot, own_key)
+        gradient = grad(x)
         present = (slot.count > 0).astype(squares.dtype)
         gradient = jax.tree.map(lambda g: jnp.where(slot.count > 0, g, 0), gradient)
         return (add(total, gradient), squares + _square(gradient), heads + present), None

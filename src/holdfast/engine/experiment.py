@@ -29,11 +29,13 @@ from holdfast.keys import Purpose, host_generator, round_key
 from holdfast.local import Local
 from holdfast.models.model import Model
 from holdfast.populations import JoinedCohort
-from holdfast.round import Work, outline
+from holdfast.round import Sides, Work, outline
 from holdfast.rules.last_model import LastModel
 from holdfast.select import Selection
 from holdfast.server import Server
 from holdfast.trees import Tree, describe_shapes, nbytes, signature
+
+_PREPARED_TOGETHER = 32  # clients; they share one program and the memory of their rows
 
 
 class Experiment:
@@ -61,6 +63,7 @@ class Experiment:
         population = len(clients)
         if algorithm.regroup is not None:
             clients, self.cohort = algorithm.regroup(clients), Everyone()
+        algorithm = hyper.of_population(algorithm, clients)
         self.algorithm, self.model, self.local, self.seed = algorithm, model, local, seed
         self.clients = clients
         self.engine = Engine() if engine is None else engine
@@ -83,6 +86,7 @@ class Experiment:
                 f"select: the wire {type(algorithm.wire).__name__} changes replies, which travel in "
                 f"rows; use hf.Wire()."
             )
+        self._prepared: dict[int, Sides] = {}
         self.outline = outline(hyper.at_round(algorithm, 0), self.params)
 
     def _check_data(self) -> None:
@@ -200,9 +204,7 @@ class Experiment:
             rows = self.selection.rows(ids, slots)
             shared["work"] = shared["work"]._replace(selected=rows)
         if self.algorithm.rule.prepares:
-            fresh = np.zeros(slots, bool)
-            fresh[: len(ids)] = [int(i) not in state.rows.touched for i in ids]
-            shared["rows"] = self.engine.prepare(t, fresh=fresh, **shared)
+            shared["rows"] = self._prepare(t, state.rows, ids, shared)
         return (
             shared
             | {
@@ -213,6 +215,50 @@ class Experiment:
             }
             | self._central(t)
         )
+
+    def _prepare(self, t: int, rows: Rows, ids: np.ndarray, given: dict[str, Any]) -> Sides:
+        """Rows of a cohort, those of clients in their first round prepared."""
+        fresh = np.zeros(len(given["work"].client), bool)
+        fresh[: len(ids)] = [int(i) not in rows.touched for i in ids]
+        if not fresh.any():
+            return given["rows"]
+        # What a client prepares is a function of its data and of where the run began, not of when
+        # it first takes part.
+        return self.engine.prepare(
+            t,
+            fresh=fresh,
+            algorithm=hyper.at_round(self.algorithm, 0),
+            model=self.model,
+            x=self.params,
+            rows=given["rows"],
+            examples=self.examples,
+            work=given["work"],
+            key=jax.random.fold_in(jax.random.key(self.seed), Purpose.PREPARE),
+        )
+
+    def row(self, state: RunState, client: int) -> Sides:
+        """One client's row as it would enter the next round, also if it never took part."""
+        if client in state.rows.touched or not self.algorithm.rule.prepares:
+            return state.rows[client]
+        if self.clients.sizes[client] == 0:
+            raise HoldfastError(
+                f"client {client} has no data, so it cannot prepare a model of its own; "
+                f"use the server's, run.params."
+            )
+        if client not in self._prepared:
+            self._prepare_absent(state.rows, client)
+        return self._prepared[client]
+
+    def _prepare_absent(self, rows: Rows, client: int) -> None:
+        """Prepare this client and some of the next ones, for evaluation without a round."""
+        able = self.planner.able
+        ids = np.array([i for i in able[able >= client] if int(i) not in rows.touched])
+        ids = ids[:_PREPARED_TOGETHER]
+        slots = self.engine.slots(len(ids), steady=False)
+        given = {"work": self.planner.work(0, ids, slots), "rows": rows.stack(ids, slots)}
+        found = jax.device_get(self._prepare(0, rows, ids, given))
+        for slot, i in enumerate(ids):
+            self._prepared[int(i)] = tree.map(lambda a, slot=slot: np.array(a[slot]), found)
 
     def _weigh_populations(self, cohort: JoinedCohort, work: Work, ids: np.ndarray) -> Work:
         by = {"examples": work.weight, "processed": (work.batches >= 0).sum(axis=(1, 2))}
@@ -243,7 +289,7 @@ class Experiment:
                 )
             rows = state.rows.write(ids, outcome.rows, accepted)
             state = dataclasses.replace(state, params=outcome.x, server=outcome.server, rows=rows)
-        entry = Entry(t + 1, tuple(int(i) for i in ids), *self._traffic(ids))
+        entry = Entry(t + 1, tuple(int(i) for i in ids), *self._traffic(state, ids))
         state = dataclasses.replace(state, round=t + 1, ledger=state.ledger.record(entry))
         seconds = time.perf_counter() - began
         row = {"round": t + 1, **self._evaluate(state)} | {
@@ -255,20 +301,36 @@ class Experiment:
         }
         return dataclasses.replace(state, history=state.history.record(row))
 
-    def _traffic(self, ids: np.ndarray) -> tuple[Any, Any]:
-        """Bytes down and up: one number for everybody, or one for each who selects rows."""
-        wire, broadcast, coded = (
-            self.algorithm.wire,
-            self.outline.broadcast,
-            self.outline.reply.coded,
-        )
-        select = self.selection
-        if select is None:
-            return wire.bytes_down(broadcast), wire.bytes_up(coded)
-        return (
-            tuple(wire.bytes_down(select.sent(int(i), broadcast)) for i in ids),
-            tuple(wire.bytes_up(select.sent(int(i), coded)) for i in ids),
-        )
+    def _traffic(self, state: RunState, ids: np.ndarray) -> tuple[Any, Any]:
+        """Bits down and up: one number for everybody, or one for each where clients differ."""
+        now = hyper.at_round(self.algorithm, state.round)
+        quiet = now.rule.quiet(len(self.clients))
+        alike = not (self.selection or hyper.varies(now.wire) or now.wire.replicates or quiet.any())
+        if alike:
+            payload = self.outline.payload
+            return now.wire.bits_down(self.outline.broadcast), now.wire.bits_up(payload)
+        last = state.ledger.last_contact() if now.wire.replicates else {}
+        each = [(0, 0) if quiet[i] else self._traffic_of(int(i), now, state, last) for i in ids]
+        return tuple(down for down, _ in each), tuple(up for _, up in each)
+
+    def _traffic_of(
+        self, client: int, now: Algorithm, state: RunState, last: dict[int, int]
+    ) -> tuple[int, int]:
+        broadcast, payload = self.outline.broadcast, self.outline.payload
+        wire = hyper.of_client(now.wire, client, np.float64)
+        if self.selection is not None:
+            sent = self.selection.sent
+            return wire.bits_down(sent(client, broadcast)), wire.bits_up(sent(client, payload))
+        if not wire.replicates:
+            return wire.bits_down(broadcast), wire.bits_up(payload)
+        # Who was there last round receives the change; others what they missed, or all of it.
+        down = 8 * nbytes(broadcast)
+        if client in last:
+            missed = (
+                hyper.at_round(self.algorithm.wire, t) for t in range(last[client], state.round + 1)
+            )
+            down = min(down, sum(w.bits_down(broadcast) for w in missed))
+        return down, wire.bits_up(payload)
 
     def _evaluate(self, state: RunState) -> dict[str, Any]:
         sizes = self.clients.sizes

@@ -7,15 +7,27 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """The traffic of one round: bytes each client received and returned.
+    """The traffic of one round: bits each client received and returned.
 
-    One number stands for everybody; where clients differ (federated select) there is one each.
+    One number stands for everybody; where clients differ (federated select, compressors of their
+    own, catching up) there is one each. A message is a whole number of bytes, so bytes are rounded
+    up for each client.
     """
 
     round: int
     clients: tuple[int, ...]
-    down: int | tuple[int, ...]
-    up: int | tuple[int, ...]
+    bits_down: int | tuple[int, ...]
+    bits_up: int | tuple[int, ...]
+
+    @property
+    def down(self) -> int | tuple[int, ...]:
+        """Bytes each client received."""
+        return _bytes(self.bits_down)
+
+    @property
+    def up(self) -> int | tuple[int, ...]:
+        """Bytes each client returned."""
+        return _bytes(self.bits_up)
 
     @property
     def bytes_down(self) -> int:
@@ -31,9 +43,13 @@ class Entry:
         return each * len(self.clients) if isinstance(each, int) else sum(each)
 
 
+def _bytes(bits: int | tuple[int, ...]) -> int | tuple[int, ...]:
+    return -(-bits // 8) if isinstance(bits, int) else tuple(-(-b // 8) for b in bits)
+
+
 @dataclasses.dataclass(frozen=True)
 class Ledger:
-    """The traffic of a run, counted from the shapes and types of what travels.
+    """The traffic of a run, counted to the bit from the shapes and types of what travels.
 
     `model_bytes` is the size of one model: a FedAvg client receives and returns one each.
     The number of steps and examples of a client is known from its enrolment and not counted.
@@ -45,6 +61,20 @@ class Ledger:
     def record(self, entry: Entry) -> "Ledger":
         """With one more round."""
         return dataclasses.replace(self, entries=(*self.entries, entry))
+
+    @property
+    def bits_up(self) -> int:
+        """Bits from clients to the server, before messages are filled up to whole bytes."""
+        return sum(e._total(e.bits_up) for e in self.entries)
+
+    @property
+    def bits_down(self) -> int:
+        """Bits from the server to clients, before messages are filled up to whole bytes."""
+        return sum(e._total(e.bits_down) for e in self.entries)
+
+    def last_contact(self) -> dict[int, int]:
+        """The last round of every client that ever took part."""
+        return {client: entry.round for entry in self.entries for client in entry.clients}
 
     @property
     def bytes_down(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from jax import tree
 
 from holdfast import hyper
 from holdfast.algorithm import Algorithm
@@ -107,8 +108,14 @@ class Run:
     def personal(self, client: int) -> Tree:
         """The model one client would use."""
         algorithm = hyper.at_round(self.experiment.algorithm, self.state.round)
-        row = self.state.rows[client].rule
+        row = self.experiment.row(self.state, client).rule
         return deployed_model(algorithm, self.params, self.state.server.rule, row, client)
+
+    def personal_all(self) -> Tree:
+        """Every client's own model, along a leading axis; of one without data, the server's."""
+        sizes = self.experiment.clients.sizes
+        models = [self.personal(i) if n else self.params for i, n in enumerate(sizes)]
+        return tree.map(lambda *leaves: np.stack(leaves), *models)
 
 
 @explain_arguments

@@ -2,8 +2,9 @@
 
 from holdfast.models.dense import MLP, BinaryMLP, binary_mlp, mlp, softmax_regression
 from holdfast.models.dual_encoder import DualEncoder, Spreadout, dual_encoder, spreadout
+from holdfast.models.linear import least_squares, logistic_regression
 from holdfast.models.metrics import auc
-from holdfast.models.model import Model, Table, classifier
+from holdfast.models.model import GeneralisedLinear, Model, Table, classifier
 from holdfast.models.recurrent import GRU, gru
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "MLP",
     "BinaryMLP",
     "DualEncoder",
+    "GeneralisedLinear",
     "Model",
     "Spreadout",
     "Table",
@@ -19,6 +21,8 @@ __all__ = [
     "classifier",
     "dual_encoder",
     "gru",
+    "least_squares",
+    "logistic_regression",
     "mlp",
     "softmax_regression",
     "spreadout",

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,30 @@ class Table:
 
 @explain_constructor
 @dataclasses.dataclass(frozen=True)
+class GeneralisedLinear:
+    r"""What makes a model linear, so that its curvature is known in closed form (`hf.diagnose.curvature`).
+
+    The loss of an example is a function of one scalar, or of one per class, and a penalty:
+
+    $$ \ell = \phi(a^\top w) + \tfrac{\lambda}{2} \|w\|^2, \qquad
+       \text{flattest} \le \phi'' \le \text{steepest} $$
+
+    Args:
+        design: `examples -> (n, d)` matrix with rows $a$, in the order of the flat parameters, and
+            with their intercept. With several classes each has such a block of parameters.
+        steepest: the supremum of $\phi''$, or of its largest eigenvalue.
+        flattest: the infimum of $\phi''$, or of its smallest eigenvalue.
+        l2: $\lambda$.
+    """
+
+    design: Callable[[Tree], np.ndarray]
+    steepest: float
+    flattest: float
+    l2: float = 0.0
+
+
+@explain_constructor
+@dataclasses.dataclass(frozen=True)
 class Model:
     """Any differentiable model.
 
@@ -46,6 +71,8 @@ class Model:
         check: raises `HoldfastError` for examples the model cannot take.
         name: what messages and checkpoints call it.
         tables: parameters of which a client needs only the rows its data uses (`hf.Table`).
+        linear: how the loss depends on a linear function of the parameters, if it does. It says
+            something about the model and changes nothing, so models that differ in it are equal.
 
     Example:
         >>> import holdfast as hf
@@ -62,6 +89,7 @@ class Model:
     check: Callable[[Tree], None] | None = None
     name: str = "model"
     tables: tuple[Table, ...] = ()
+    linear: GeneralisedLinear | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
         return f"Model({self.name})"
@@ -77,6 +105,13 @@ class Model:
         if self.metrics is not None:
             return self.metrics(params, batch)
         return {"loss": self.losses(params, batch, jax.random.key(0))}
+
+
+def design_matrix(examples: Tree, intercept: bool = True) -> np.ndarray:
+    """Flattened inputs in 64 bits, after a column of ones for the intercept."""
+    x = np.asarray(examples.x, np.float64)
+    rows = x.reshape(len(x), math.prod(x.shape[1:]))
+    return np.hstack([np.ones((len(x), 1)), rows]) if intercept else rows
 
 
 @functools.lru_cache(maxsize=256)

@@ -1,9 +1,11 @@
 """SCAFFOLD: every client corrects its gradients by what the others' look like."""
 
+from typing import Any
+
 from jax import tree
 
 from holdfast.rule import ClientView, Need, Rule, ServerView, State, Tilt
-from holdfast.trees import Tree, add, axpy, sub, zeros
+from holdfast.trees import Tree, add, axpy, scale, sub, zeros
 
 
 class ControlVariate(Rule):
@@ -28,6 +30,7 @@ class ControlVariate(Rule):
     """
 
     needs = frozenset({Need.PLAIN_STEPS, Need.HONEST_DELTA})
+    damping: Any = None
 
     def init(self, params: Tree) -> State:
         return State(server=zeros(params), client=zeros(params))  # c, c_i
@@ -41,7 +44,8 @@ class ControlVariate(Rule):
     def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
         # c_i+ - c_i = -c - delta/path: every step added c - c_i to its gradient, so -delta/path is
         # the mean gradient plus c - c_i. Neither the row nor the data is needed.
-        return tree.map(lambda c, d: (-c - d / at.path).astype(c.dtype), at.msg, delta)
+        change = tree.map(lambda c, d: (-c - d / at.path).astype(c.dtype), at.msg, delta)
+        return change if self.damping is None else scale(self.damping, change)
 
     def unsent(self, at: ClientView) -> Tree:
         return at.msg  # where the gradient is zero, c_i is too
@@ -70,6 +74,7 @@ class GradientControlVariate(Rule):
     """
 
     needs = frozenset({Need.WHOLE_MODEL})
+    damping: Any = None
 
     init = ControlVariate.init
     send = ControlVariate.send
@@ -78,4 +83,5 @@ class GradientControlVariate(Rule):
     step = ControlVariate.step
 
     def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:
-        return delta, sub(at.grad(at.x), at.mine)
+        change = sub(at.grad(at.x), at.mine)
+        return delta, change if self.damping is None else scale(self.damping, change)

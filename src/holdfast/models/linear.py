@@ -1,0 +1,140 @@
+"""Logistic regression and least squares: convex, with constants that can be computed."""
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import tree
+
+from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.models.model import GeneralisedLinear, Model, design_matrix
+from holdfast.trees import Tree
+
+
+@explain_arguments
+def logistic_regression(l2: float = 0.0, intercept: bool = True) -> Model:
+    r"""Logistic regression for labels 0 and 1, on flattened inputs, from zero parameters.
+
+    With $u = w^\top x + b$ for an example and $y$ its label,
+
+    $$ \ell = \log(1 + e^u) - y u + \tfrac{\lambda}{2} \big(\|w\|^2 + b^2\big) $$
+
+    The penalty acts on the intercept too, so that the loss is $\lambda$-strongly convex. The metric
+    `loss` contains it.
+
+    Args:
+        l2: $\lambda$, not negative.
+        intercept: whether there is a $b$.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.models.logistic_regression(l2=0.1)
+        Model(logistic_regression(l2=0.1, intercept=True))
+
+    Reference: Gasanov, Khaled, Horváth and Richtárik, "FLIX: a simple and communication-efficient
+    alternative to local methods in federated learning", 2022.
+    """
+    return _logistic_regression(_not_negative(l2, "logistic_regression"), bool(intercept))
+
+
+@explain_arguments
+def least_squares(l2: float = 0.0, intercept: bool = True) -> Model:
+    r"""Linear regression of one number per example, on flattened inputs, from zero parameters.
+
+    $$ \ell = \tfrac{1}{2} (w^\top x + b - y)^2 + \tfrac{\lambda}{2} \big(\|w\|^2 + b^2\big) $$
+
+    The penalty acts on the intercept too. The metric `loss` contains it.
+
+    Args:
+        l2: $\lambda$, not negative.
+        intercept: whether there is a $b$.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.models.least_squares(intercept=False)
+        Model(least_squares(l2=0.0, intercept=False))
+    """
+    return _least_squares(_not_negative(l2, "least_squares"), bool(intercept))
+
+
+@functools.lru_cache(maxsize=64)
+def _logistic_regression(l2: float, intercept: bool) -> Model:
+    def loss(params: Tree, batch: Tree) -> jax.Array:
+        return metrics(params, batch)["loss"]
+
+    def metrics(params: Tree, batch: Tree) -> dict[str, jax.Array]:
+        u = _scores(params, batch)
+        y = batch.y.astype(u.dtype)
+        losses = jax.nn.softplus(u) - y * u + _penalty(l2, params)
+        correct = (u > 0) == (y == 1)
+        return {"loss": losses, "accuracy": correct.astype(losses.dtype)}
+
+    def check(examples: Tree) -> None:
+        others = np.setdiff1d(_one_label_each(examples), (0, 1))
+        if len(others):
+            raise HoldfastError(f"labels: found {others[0]}; give 0 or 1 for each example.")
+
+    design = functools.partial(design_matrix, intercept=intercept)
+    return Model(
+        functools.partial(_zeros, intercept),
+        loss,
+        metrics,
+        check,
+        name=f"logistic_regression(l2={l2}, intercept={intercept})",
+        linear=GeneralisedLinear(design, steepest=0.25, flattest=0.0, l2=l2),
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _least_squares(l2: float, intercept: bool) -> Model:
+    def loss(params: Tree, batch: Tree) -> jax.Array:
+        u = _scores(params, batch)
+        return (u - batch.y.astype(u.dtype)) ** 2 / 2 + _penalty(l2, params)
+
+    def check(examples: Tree) -> None:
+        _one_label_each(examples)
+
+    design = functools.partial(design_matrix, intercept=intercept)
+    return Model(
+        functools.partial(_zeros, intercept),
+        loss,
+        check=check,
+        name=f"least_squares(l2={l2}, intercept={intercept})",
+        linear=GeneralisedLinear(design, steepest=1.0, flattest=1.0, l2=l2),
+    )
+
+
+def _zeros(intercept: bool, key: jax.Array, examples: Tree) -> Tree:
+    x = jnp.asarray(examples.x[:1])
+    dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
+    weights = {"weights": jnp.zeros(math.prod(x.shape[1:]), dtype)}
+    return weights | {"intercept": jnp.zeros((), dtype)} if intercept else weights
+
+
+def _scores(params: Tree, batch: Tree) -> jax.Array:
+    weights = params["weights"]
+    x = batch.x.astype(weights.dtype)
+    scores = x.reshape(x.shape[0], weights.size) @ weights
+    return scores + params["intercept"] if "intercept" in params else scores
+
+
+def _penalty(l2: float, params: Tree) -> Any:
+    return l2 / 2 * sum(jnp.vdot(p, p) for p in tree.leaves(params)) if l2 else 0
+
+
+def _one_label_each(examples: Tree) -> np.ndarray:
+    y = np.asarray(examples.y)
+    if y.ndim != 1 or y.dtype.kind not in "biuf":
+        raise HoldfastError(
+            f"labels: {y.dtype} of shape {y.shape}; give one number for each example."
+        )
+    return y
+
+
+def _not_negative(l2: float, owner: str) -> float:
+    if not 0 <= l2 < math.inf:
+        raise HoldfastError(f"{owner}: l2={l2}; give a number of at least 0.")
+    return float(l2)

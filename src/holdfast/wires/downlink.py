@@ -1,0 +1,57 @@
+"""Compression of what the server sends."""
+
+import jax
+
+from holdfast.rule import State
+from holdfast.trees import Number, Tree, add, sub
+from holdfast.wires.compressor import Compressor, code_bits, compress, decompress
+from holdfast.wires.inside import Inside
+
+
+class Downlink(Inside):
+    r"""The server sends compressed changes, from which every client rebuilds the same replica.
+
+    $$ w \leftarrow w + C(x - w) $$
+
+    Clients train from w. What compression left out stays in x - w and is sent later, so w follows x
+    and the optimum is not lost. An unbiased compressor is first divided by $1 + \omega$.
+    Travels: the code of the change down. A client that was absent first catches up: it receives the
+    changes it missed or the whole replica, whichever is less, and a new one the whole replica.
+
+    Args:
+        inner: the wire that replies take; `hf.Wire()` delivers them unchanged.
+        compressor: any of `hf.wires`.
+
+    Reduces to: the inner wire if nothing is lost.
+
+    Example:
+        >>> import holdfast as hf
+        >>> up = hf.wires.Diana(hf.wires.RandK(share=0.1))
+        >>> hf.wires.Downlink(up, hf.wires.TopK(share=0.1)).compressor.share
+        0.1
+
+    Reference: Gruntkowska, Tyurin and Richtárik, "EF21-P and friends", ICML 2023.
+    """
+
+    lossless = False
+    replicates = True
+    compressor: Compressor
+
+    def init(self, payload: Tree, broadcast: Tree) -> State:
+        inner = self.inner.init(payload, broadcast)
+        return State(server=(broadcast, inner.server), client=inner.client)
+
+    def send(self, broadcast: Tree, state: Tree, key: jax.Array) -> tuple[Tree, Tree]:
+        replica, inner = state
+        coded = compress(self.compressor, sub(broadcast, replica), key)
+        replica = add(replica, decompress(self.compressor, coded, damped=True))
+        received, inner = self.inner.send(replica, inner, key)
+        return received, (replica, inner)
+
+    def decode(self, mean: Tree, state: Tree, share: Number) -> tuple[Tree, Tree]:
+        replica, inner = state
+        payload, inner = self.inner.decode(mean, inner, share)
+        return payload, (replica, inner)
+
+    def bits_down(self, broadcast: Tree) -> int:
+        return code_bits(self.compressor, broadcast)

@@ -1,0 +1,50 @@
+"""Compression that makes up later for what it left out."""
+
+import jax
+
+from holdfast.rule import State
+from holdfast.trees import Tree, add, sub, zeros
+from holdfast.wire import Wire
+from holdfast.wires.compressed import Compressed
+from holdfast.wires.compressor import Coded, Compressor, compress, decompress
+
+
+class ErrorFeedback(Wire):
+    r"""Each client keeps what compression left out and adds it to its next reply.
+
+    $$ m_i = C(d_i + e_i), \quad e_i \leftarrow d_i + e_i - m_i $$
+
+    For biased compressors; an unbiased one is first divided by $1 + \omega$, which makes it a
+    contraction. Travels: the model down, the code of the reply up.
+
+    Args:
+        compressor: any of `hf.wires`.
+
+    Reduces to: the bare wire if nothing is lost.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.Algorithm(wire=hf.wires.ErrorFeedback(hf.wires.TopK(share=0.01))).wire.compressor.share
+        0.01
+
+    Reference: Stich, Cordonnier and Jaggi, "Sparsified SGD with memory", NeurIPS 2018.
+    """
+
+    lossless = False
+    compressor: Compressor
+
+    def init(self, payload: Tree, broadcast: Tree) -> State:
+        return State(client=zeros(payload))
+
+    def encode(self, payload: Tree, mine: Tree, key: jax.Array) -> tuple[Tree, Tree, Tree]:
+        wanted = add(payload, mine)
+        coded = compress(self.compressor, wanted, key)
+        told = self.receive(coded)
+        return coded, told, sub(wanted, told)
+
+    def receive(self, coded: Coded) -> Tree:
+        return decompress(self.compressor, coded, damped=True)
+
+    bits_up = Compressed.bits_up
+    pack = Compressed.pack
+    unpack = Compressed.unpack
