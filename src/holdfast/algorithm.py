@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Literal, get_args
 
+from holdfast import hyper
 from holdfast.data.clients import Clients
 from holdfast.errors import HoldfastError, did_you_mean
 from holdfast.local import Local
@@ -67,6 +68,28 @@ class Algorithm(Struct):
                 raise HoldfastError(
                     f"{self.name}: {type(part).__name__} needs {need.value}, but {because}."
                 )
+
+    def check_wire(self, payload: Tree, clients: int, everyone: bool) -> None:
+        """Refuse a wire that this rule would diverge or drift with."""
+        wire = type(self.wire).__name__
+        restless = [p for p in self.rule.parts() if Need.CALM_WIRE in p.needs]
+        if restless and not self.wire.lossless:
+            ids = range(clients if hyper.varies(self.wire) else 1)
+            noise = max(hyper.of_client(self.wire, i, float).noise(payload) for i in ids)
+            if noise > 0.5:  # measured: see docs/design.md
+                raise HoldfastError(
+                    f"{self.name}: {type(restless[0]).__name__} needs {Need.CALM_WIRE.value}, but the "
+                    f"noise of the wire {wire} is {noise:.3g}: its control variates would grow without "
+                    f"bound; give damping={0.5 / (1 + noise):.2g} or less, or compress less."
+                )
+        remembers = [p for p in self.rule.parts() if p.parts() == (p,) and not p.neutral]
+        remembers = [p for p in remembers if type(p).settle is not Rule.settle]
+        if not self.wire.hears_each and not everyone and remembers:
+            raise HoldfastError(
+                f"{self.name}: {type(remembers[0]).__name__} keeps rows that the server's state must "
+                f"agree with, and the wire {wire} tells it only a mean over everybody; let everyone "
+                f"take part, or use hf.wires.Compressed or ErrorFeedback."
+            )
 
     def check(self, params: Tree, local: Local, server_local: Local | None) -> None:
         """Refuse a combination that cannot work, now that model and local training are known."""

@@ -89,6 +89,10 @@ class Chain(Rule):
     def prepare(self, at: ClientView) -> Tree:
         return tuple(rule.prepare(here) for rule, here in self._each(at))
 
+    def doubt(self, row: Tree) -> str | None:
+        doubts = (rule.doubt(own) for rule, own in zip(self.rules, row, strict=True))
+        return next((doubt for doubt in doubts if doubt), None)
+
     def send(self, at: ServerView) -> tuple[Tree, Tree]:
         sent = [rule.send(here) for rule, here in self._each(at)]
         return tuple(msg for msg, _ in sent), tuple(state for _, state in sent)
@@ -157,6 +161,9 @@ class Around(Rule):
 
     def prepare(self, at: ClientView) -> Tree:
         return self.inner.prepare(at)
+
+    def doubt(self, row: Tree) -> str | None:
+        return self.inner.doubt(row)
 
     def send(self, at: ServerView) -> tuple[Tree, Tree]:
         return self.inner.send(at)

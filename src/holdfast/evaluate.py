@@ -14,6 +14,7 @@ from holdfast.algorithm import Algorithm
 from holdfast.data.clients import Clients, check_finite, count
 from holdfast.engine.state import RunState
 from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.local import Local
 from holdfast.models.model import Model
 from holdfast.round import pretended_server
 from holdfast.rule import ClientView
@@ -173,6 +174,7 @@ class Personal:
     examples: Any
     every: int = 1
     latest: bool = False
+    adapt: Local | None = None
 
     @property
     def keeps_last_models(self) -> bool:
@@ -205,6 +207,8 @@ class Personal:
                     scene.experiment.row(scene.state, who).rule,
                     who,
                 )
+            if self.adapt is not None:
+                params = scene.experiment.adapted(params, who, self.adapt)
             found.append(measure(scene.model, params, self.examples[i] if own else self.examples))
         out = {}
         for name in found[0]:
@@ -234,7 +238,9 @@ def client_average(examples: Tree, every: int = 1) -> ClientAverage:
 
 
 @explain_arguments
-def personal(examples: Tree, every: int = 1, latest: bool = False) -> Personal:
+def personal(
+    examples: Tree, every: int = 1, latest: bool = False, adapt: Local | None = None
+) -> Personal:
     """Each client's own model (`personal_accuracy`, and that of the worst tenth of clients).
 
     Args:
@@ -242,5 +248,7 @@ def personal(examples: Tree, every: int = 1, latest: bool = False) -> Personal:
         every: rounds between evaluations.
         latest: the model each client trained last, instead of the one the method would deploy there
             (which is the server's model unless the method is a personal one).
+        adapt: local steps that each client takes from that model on its own training data before it
+            is measured, as meta-learning does.
     """
-    return Personal(examples, _every(every), latest)
+    return Personal(examples, _every(every), latest, adapt)

@@ -47,7 +47,11 @@ def at_round(thing: Any, t: int) -> Any:
         return float(value) if scalar else value
 
     def resolve(leaf: Any) -> Any:
-        return PerClient(jnp.asarray(leaf.values)) if _is_per_client(leaf) else number(leaf)
+        if not _is_per_client(leaf):
+            return number(leaf)
+        values = jnp.asarray(leaf.values)
+        whole = not jnp.issubdtype(values.dtype, jnp.floating)
+        return PerClient(values.astype(float) if whole else values)
 
     return tree.map(resolve, thing, is_leaf=_is_per_client)
 

@@ -23,6 +23,7 @@ class Purpose(enum.IntEnum):
     SERVER_GRADIENT = 8
     DOWNLINK = 9
     PREPARE = 10
+    ADAPT = 11
 
 
 @jax.jit

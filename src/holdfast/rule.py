@@ -126,6 +126,7 @@ class Need(enum.Enum):
     PLAIN_STEPS = "plain SGD steps, without momentum or an optimiser, on the leaves it corrects"
     PLAIN_SERVER_STEPS = "plain SGD steps, without momentum or an optimiser, at the server"
     LOSSLESS_WIRE = "a wire that delivers replies unchanged"
+    CALM_WIRE = "a wire whose noise is at most half of what it carries, or a damping"
     SERVER_DATA = "data or a loss at the server"
     WHOLE_MODEL = "the whole model, so Masked goes inside it and not around it"
     HONEST_DELTA = "the delta as the local steps made it, not one rewritten by another rule"
@@ -170,6 +171,10 @@ class Rule(Struct):
         """Client, once before its first round and without a message: its row. x is the model the
         run began with, so that a client which never takes part can prepare too."""
         return at.mine
+
+    def doubt(self, row: Tree) -> str | None:
+        """Host: what to warn of in a row just prepared."""
+        return None
 
     def send(self, at: ServerView) -> tuple[Tree, Tree]:
         """Server: what to broadcast besides x, and its state."""

@@ -42,6 +42,10 @@ class Wire(Struct):
         """Server: the mean payload and the new state, from the mean of what was received."""
         return mean, state
 
+    def noise(self, payload: Tree) -> float:
+        """Variance of what the server takes for a reply, relative to the square of the reply."""
+        return 0.0
+
     def bits_down(self, broadcast: Tree) -> int:
         """Bits of one broadcast."""
         return 8 * nbytes(broadcast)

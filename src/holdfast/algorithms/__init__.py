@@ -11,6 +11,7 @@ from holdfast.algorithms.baselines import (
 )
 from holdfast.algorithms.drift import feddc, feddyn, fedpvr, fedsplit, scaffold
 from holdfast.algorithms.mixed import one_way_transfer, parallel_training, two_way_transfer
+from holdfast.algorithms.personal import dcgd, diana, flix, flix_one_shot, fomaml, reptile
 from holdfast.algorithms.server_learning import (
     fedavg_plus,
     feddc_plus,
@@ -21,6 +22,8 @@ from holdfast.algorithms.server_learning import (
 
 __all__ = [
     "centralised",
+    "dcgd",
+    "diana",
     "fedadam",
     "fedavg",
     "fedavg_plus",
@@ -33,9 +36,13 @@ __all__ = [
     "fedpvr",
     "fedsplit",
     "fedyogi",
+    "flix",
+    "flix_one_shot",
+    "fomaml",
     "local_only",
     "one_way_transfer",
     "parallel_training",
+    "reptile",
     "scaffold",
     "scaffold_plus",
     "server_as_client",

@@ -15,7 +15,10 @@ Upload = Literal["lean", "published"]
 
 @explain_arguments
 def scaffold(
-    option: Literal["I", "II"] = "II", upload: Upload = "lean", server_learning_rate: Any = None
+    option: Literal["I", "II"] = "II",
+    upload: Upload = "lean",
+    server_learning_rate: Any = None,
+    damping: Any = None,
 ) -> Algorithm:
     r"""Control variates against client drift.
 
@@ -29,19 +32,22 @@ def scaffold(
             (which must be uploaded, so `upload` has no say).
         upload: `"lean"` or `"published"`.
         server_learning_rate: $\eta_g$, 1 unless given.
+        damping: a factor to every change of c and $c_i$, for wires that add noise.
 
     Reduces to: FedAvg in its first round; FedPVR with a full mask.
 
     Example:
         >>> import holdfast as hf
         >>> hf.algorithms.scaffold().rule
-        ControlVariate()
+        ControlVariate(damping=None)
 
     Reference: Karimireddy et al., "SCAFFOLD", ICML 2020; lean upload: FSL, appendix B.
     """
-    lean: Rule = ControlVariate()
+    lean: Rule = ControlVariate(damping)
     second = choose("scaffold", "upload", upload, {"lean": lean, "published": Uploaded(lean)})
-    rule = choose("scaffold", "option", option, {"I": GradientControlVariate(), "II": second})
+    rule = choose(
+        "scaffold", "option", option, {"I": GradientControlVariate(damping), "II": second}
+    )
     return Algorithm(in_turn(rule, *server_step(server_learning_rate)), name="scaffold")
 
 
@@ -116,7 +122,7 @@ def feddc(alpha: Any) -> Algorithm:
     Example:
         >>> import holdfast as hf
         >>> hf.algorithms.feddc(alpha=0.1).rule
-        Chain(rules=(ControlVariate(), Dynamic(alpha=0.1)))
+        Chain(rules=(ControlVariate(damping=None), Dynamic(alpha=0.1)))
 
     Reference: Gao et al., "FedDC", CVPR 2022.
     """

@@ -55,7 +55,7 @@ def scaffold_plus(gamma: Any, server_learning_rate: Any = None) -> Algorithm:
     Example:
         >>> import holdfast as hf
         >>> hf.algorithms.scaffold_plus(gamma=0.5).rule
-        ServerTurn(inner=ControlVariate(), gamma=0.5)
+        ServerTurn(inner=ControlVariate(damping=None), gamma=0.5)
 
     Reference: Mai, La and Zhang, "Federated learning with server learning", 2022, with the sign of
     algorithm 2, line 9 corrected.

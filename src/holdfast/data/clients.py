@@ -99,6 +99,10 @@ class Clients:
         """Rows of `examples` that one client owns."""
         return self.order[self.offsets[client] : self.offsets[client + 1]]
 
+    def subset(self, ids: Any) -> "Clients":
+        """Some of the clients as a population of their own; the examples are shared, not copied."""
+        return Clients.from_rows(self.examples, [self.rows(int(i)) for i in ids])
+
     def pooled(self) -> "Clients":
         """Everybody's examples as one client: what centralised training sees."""
         return Clients(self.examples, self.order, np.array([0, len(self.order)]))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,17 +24,17 @@ from holdfast.engine.ledger import Entry, Ledger
 from holdfast.engine.rows import Rows
 from holdfast.engine.server_side import ServerSide
 from holdfast.engine.state import RunState
-from holdfast.errors import HoldfastError, RoundFailedError
+from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError
 from holdfast.evaluate import Evaluator, Scene
 from holdfast.keys import Purpose, host_generator, round_key
-from holdfast.local import Local
+from holdfast.local import Local, Steps
 from holdfast.models.model import Model
 from holdfast.populations import JoinedCohort
-from holdfast.round import Sides, Work, outline
+from holdfast.round import Sides, Work, client_round, outline
 from holdfast.rules.last_model import LastModel
 from holdfast.select import Selection
 from holdfast.server import Server
-from holdfast.trees import Tree, describe_shapes, nbytes, signature
+from holdfast.trees import Tree, add, describe_shapes, nbytes, signature
 
 _PREPARED_TOGETHER = 32  # clients; they share one program and the memory of their rows
 
@@ -87,7 +88,10 @@ class Experiment:
                 f"rows; use hf.Wire()."
             )
         self._prepared: dict[int, Sides] = {}
-        self.outline = outline(hyper.at_round(algorithm, 0), self.params)
+        now = hyper.at_round(algorithm, 0)
+        self.outline = outline(now, self.params)
+        everyone = isinstance(self.cohort, Everyone)
+        now.check_wire(self.outline.payload, len(clients), everyone)
 
     def _check_data(self) -> None:
         check_finite(self.clients.examples, "data")
@@ -224,7 +228,7 @@ class Experiment:
             return given["rows"]
         # What a client prepares is a function of its data and of where the run began, not of when
         # it first takes part.
-        return self.engine.prepare(
+        found = self.engine.prepare(
             t,
             fresh=fresh,
             algorithm=hyper.at_round(self.algorithm, 0),
@@ -235,6 +239,24 @@ class Experiment:
             work=given["work"],
             key=jax.random.fold_in(jax.random.key(self.seed), Purpose.PREPARE),
         )
+        self._warn_of_doubts(ids, fresh, jax.device_get(found.rule))
+        return found
+
+    def _warn_of_doubts(self, ids: np.ndarray, fresh: np.ndarray, rows: Any) -> None:
+        new = np.flatnonzero(fresh)
+        doubts = {
+            int(ids[slot]): doubt
+            for slot in new
+            if (doubt := self.algorithm.rule.doubt(tree.map(lambda a, s=slot: a[s], rows)))
+        }
+        if doubts:
+            client, doubt = next(iter(doubts.items()))
+            warnings.warn(
+                f"{self.algorithm.name}: the preparation of {len(doubts)} of {len(new)} clients is "
+                f"unfinished, first client {client}: {doubt}.",
+                HoldfastWarning,
+                stacklevel=2,
+            )
 
     def row(self, state: RunState, client: int) -> Sides:
         """One client's row as it would enter the next round, also if it never took part."""
@@ -259,6 +281,14 @@ class Experiment:
         found = jax.device_get(self._prepare(0, rows, ids, given))
         for slot, i in enumerate(ids):
             self._prepared[int(i)] = tree.map(lambda a, slot=slot: np.array(a[slot]), found)
+
+    def adapted(self, params: Tree, client: int, local: Local) -> Tree:
+        """A model after a client's own local steps on its training data, outside any round."""
+        plan = Planner(self.clients, local, self.seed, Purpose.ADAPT)
+        work = tree.map(lambda a: a[0], plan.work(0, np.array([client]), 1))
+        key = jax.random.fold_in(jax.random.key(self.seed), Purpose.ADAPT)
+        steps = local.at(0, params)
+        return _adapted(self.model, steps, params, self.examples, work, key)
 
     def _weigh_populations(self, cohort: JoinedCohort, work: Work, ids: np.ndarray) -> Work:
         by = {"examples": work.weight, "processed": (work.batches >= 0).sum(axis=(1, 2))}
@@ -343,6 +373,18 @@ class Experiment:
         )
         due = (e for e in self.evaluators if state.round % e.every == 0)
         return {name: value for e in due for name, value in e(scene).items()}
+
+
+def _local_steps(
+    model: Model, steps: Steps, params: Tree, examples: Tree, work: Work, key: jax.Array
+) -> Tree:
+    nothing = Sides((), ())
+    reply = client_round(Algorithm(), model, steps, params, (), nothing, examples, work, key)
+    delta, _ = reply.coded
+    return add(params, delta)
+
+
+_adapted = jax.jit(_local_steps, static_argnames="model")
 
 
 def _check_types(algorithm: Any, model: Any, clients: Any, local: Any, seed: Any) -> None:

@@ -111,6 +111,10 @@ class Run:
         row = self.experiment.row(self.state, client).rule
         return deployed_model(algorithm, self.params, self.state.server.rule, row, client)
 
+    def adapted(self, client: int, local: Local) -> Tree:
+        """The model one client would use after local steps of its own, as meta-learning does."""
+        return self.experiment.adapted(self.personal(client), client, local)
+
     def personal_all(self) -> Tree:
         """Every client's own model, along a leading axis; of one without data, the server's."""
         sizes = self.experiment.clients.sizes

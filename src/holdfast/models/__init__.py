@@ -1,10 +1,17 @@
 """Models: the papers' own, and any other as `Model(init, loss)`."""
 
-from holdfast.models.dense import MLP, BinaryMLP, binary_mlp, mlp, softmax_regression
+from holdfast.models.dense import (
+    MLP,
+    BinaryMLP,
+    binary_mlp,
+    mlp,
+    mlp_regression,
+    softmax_regression,
+)
 from holdfast.models.dual_encoder import DualEncoder, Spreadout, dual_encoder, spreadout
 from holdfast.models.linear import least_squares, logistic_regression
 from holdfast.models.metrics import auc
-from holdfast.models.model import GeneralisedLinear, Model, Table, classifier
+from holdfast.models.model import GeneralisedLinear, Model, Predictor, Table, classifier
 from holdfast.models.recurrent import GRU, gru
 
 __all__ = [
@@ -14,6 +21,7 @@ __all__ = [
     "DualEncoder",
     "GeneralisedLinear",
     "Model",
+    "Predictor",
     "Spreadout",
     "Table",
     "auc",
@@ -24,6 +32,7 @@ __all__ = [
     "least_squares",
     "logistic_regression",
     "mlp",
+    "mlp_regression",
     "softmax_regression",
     "spreadout",
 ]

@@ -11,7 +11,15 @@ import numpy as np
 import optax
 
 from holdfast.errors import HoldfastError, explain_arguments
-from holdfast.models.model import GeneralisedLinear, Model, classifier, design_matrix
+from holdfast.models.model import (
+    GeneralisedLinear,
+    Model,
+    Predictor,
+    classifier,
+    design_matrix,
+    judge_numbers,
+    judge_probability,
+)
 from holdfast.trees import Tree
 
 
@@ -118,4 +126,56 @@ def _binary(module: BinaryMLP) -> Model:
 
     # It begins and is called as any classifier; only its two classes share one logit.
     two_logits = classifier(module, classes=2)
-    return dataclasses.replace(two_logits, loss=loss, metrics=metrics, check=check)
+    predictor = Predictor(
+        lambda params, batch: jax.nn.sigmoid(_apply(module, params, batch)), judge_probability
+    )
+    return dataclasses.replace(
+        two_logits, loss=loss, metrics=metrics, check=check, predictor=predictor
+    )
+
+
+class RegressionMLP(nn.Module):
+    """Dense layers with tanh between them, and one number out."""
+
+    hidden: tuple[int, ...]
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = x.reshape((x.shape[0], -1))
+        for i, width in enumerate(self.hidden):
+            x = nn.tanh(nn.Dense(width, name=f"hidden_{i}")(x))
+        return nn.Dense(1, name="output")(x)[:, 0]
+
+
+@explain_arguments
+def mlp_regression(hidden: Sequence[int]) -> Model:
+    r"""A multilayer perceptron with tanh that predicts one number, trained by squared error.
+
+    $$ \ell = \tfrac12 (h(x) - y)^2 $$
+
+    Args:
+        hidden: width of each hidden layer, called `hidden_0`, `hidden_1`, ...
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.models.mlp_regression([40, 40])
+        Model(RegressionMLP(hidden=(40, 40)))
+    """
+    if any(width < 1 for width in hidden):
+        raise HoldfastError(f"mlp_regression: hidden={list(hidden)}; give widths of at least 1.")
+    return _regression(RegressionMLP(tuple(hidden)))
+
+
+@functools.lru_cache(maxsize=64)
+def _regression(module: RegressionMLP) -> Model:
+    def loss(params: Tree, batch: Tree) -> jax.Array:
+        return judge_numbers(_apply(module, params, batch), batch)["loss"]
+
+    predictor = Predictor(lambda params, batch: _apply(module, params, batch), judge_numbers)
+    # It begins as any module does.
+    begun = classifier(module, classes=2)
+    return dataclasses.replace(begun, loss=loss, metrics=None, check=None, predictor=predictor)
+
+
+def _apply(module: nn.Module, params: Tree, batch: Tree) -> Any:
+    return module.apply({"params": params}, batch.x)

@@ -10,7 +10,14 @@ import numpy as np
 from jax import tree
 
 from holdfast.errors import HoldfastError, explain_arguments
-from holdfast.models.model import GeneralisedLinear, Model, design_matrix
+from holdfast.models.model import (
+    GeneralisedLinear,
+    Model,
+    Predictor,
+    design_matrix,
+    judge_numbers,
+    judge_probability,
+)
 from holdfast.trees import Tree
 
 
@@ -85,6 +92,7 @@ def _logistic_regression(l2: float, intercept: bool) -> Model:
         check,
         name=f"logistic_regression(l2={l2}, intercept={intercept})",
         linear=GeneralisedLinear(design, steepest=0.25, flattest=0.0, l2=l2),
+        predictor=Predictor(lambda p, batch: jax.nn.sigmoid(_scores(p, batch)), judge_probability),
     )
 
 
@@ -104,6 +112,7 @@ def _least_squares(l2: float, intercept: bool) -> Model:
         check=check,
         name=f"least_squares(l2={l2}, intercept={intercept})",
         linear=GeneralisedLinear(design, steepest=1.0, flattest=1.0, l2=l2),
+        predictor=Predictor(_scores, judge_numbers),
     )
 
 

@@ -5,7 +5,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -58,6 +58,32 @@ class GeneralisedLinear:
     l2: float = 0.0
 
 
+class Predictor(NamedTuple):
+    """A model's predictions, which can be averaged with another's, and how they are judged."""
+
+    predict: Callable[[Tree, Tree], jax.Array]  # (params, batch) -> one prediction per example
+    judge: Callable[[jax.Array, Tree], dict[str, jax.Array]]  # its loss first, per example
+
+
+def judge_probabilities(probabilities: jax.Array, batch: Tree) -> dict[str, jax.Array]:
+    """Cross-entropy and accuracy of one row of class probabilities per example."""
+    true = jnp.take_along_axis(probabilities, batch.y[:, None], axis=1)[:, 0]
+    losses = -jnp.log(jnp.maximum(true, jnp.finfo(true.dtype).tiny))
+    correct = jnp.argmax(probabilities, axis=1) == batch.y
+    return {"loss": losses, "accuracy": correct.astype(losses.dtype)}
+
+
+def judge_probability(probability: jax.Array, batch: Tree) -> dict[str, jax.Array]:
+    """The same for the probability of label 1."""
+    both = jnp.stack([1 - probability, probability], axis=1)
+    return judge_probabilities(both, batch._replace(y=batch.y.astype(jnp.int32)))
+
+
+def judge_numbers(numbers: jax.Array, batch: Tree) -> dict[str, jax.Array]:
+    """Half the squared error of one number per example."""
+    return {"loss": (numbers - batch.y.astype(numbers.dtype)) ** 2 / 2}
+
+
 @explain_constructor
 @dataclasses.dataclass(frozen=True)
 class Model:
@@ -73,6 +99,7 @@ class Model:
         tables: parameters of which a client needs only the rows its data uses (`hf.Table`).
         linear: how the loss depends on a linear function of the parameters, if it does. It says
             something about the model and changes nothing, so models that differ in it are equal.
+        predictor: what the model predicts and how that is judged, for ensembles (`hf.flix.ensemble`).
 
     Example:
         >>> import holdfast as hf
@@ -90,6 +117,7 @@ class Model:
     name: str = "model"
     tables: tuple[Table, ...] = ()
     linear: GeneralisedLinear | None = dataclasses.field(default=None, repr=False, compare=False)
+    predictor: Predictor | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
         return f"Model({self.name})"
@@ -166,4 +194,8 @@ def classifier(module: nn.Module, classes: int) -> Model:
 
     fields = (f for f in dataclasses.fields(module) if f.repr and f.name != "name")
     settings = ", ".join(f"{f.name}={getattr(module, f.name)!r}" for f in fields)
-    return Model(init, loss, metrics, check, name=f"{type(module).__name__}({settings})")
+    predictor = Predictor(
+        lambda params, batch: jax.nn.softmax(logits(params, batch.x)), judge_probabilities
+    )
+    name = f"{type(module).__name__}({settings})"
+    return Model(init, loss, metrics, check, name, predictor=predictor)

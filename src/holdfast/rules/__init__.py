@@ -3,8 +3,10 @@
 from holdfast.rules.adaptive_clip import AdaptiveClip
 from holdfast.rules.control_variate import ControlVariate, GradientControlVariate
 from holdfast.rules.dynamic import Dynamic
+from holdfast.rules.flix import Flix, OneShot
 from holdfast.rules.last_model import LastModel
 from holdfast.rules.local_only import LocalOnly
+from holdfast.rules.meta import FirstOrderMAML
 from holdfast.rules.proximal import Proximal
 from holdfast.rules.server_learning import ServerAsClient, ServerLearning
 from holdfast.rules.server_optimizer import ServerOptimizer
@@ -15,9 +17,12 @@ __all__ = [
     "AdaptiveClip",
     "ControlVariate",
     "Dynamic",
+    "FirstOrderMAML",
+    "Flix",
     "GradientControlVariate",
     "LastModel",
     "LocalOnly",
+    "OneShot",
     "OneWayTransfer",
     "ParallelTraining",
     "Proximal",

@@ -19,18 +19,27 @@ class ControlVariate(Rule):
     Travels: the model and c down, delta up: 1.5 times FedAvg. As published, with the change of c_i
     uploaded too, it is `Uploaded(ControlVariate())`, twice FedAvg and the same mathematics.
 
+    Args:
+        damping: a factor to every change of c and $c_i$, for wires that add noise: undamped, the
+            noise comes back in the next reply and grows. None is 1.
+
     Reduces to: FedAvg while all control variates are zero; `Masked` with the last layers is FedPVR.
 
     Example:
         >>> import holdfast as hf
         >>> hf.Algorithm(hf.rules.ControlVariate()).rule
-        ControlVariate()
+        ControlVariate(damping=None)
 
     Reference: Karimireddy et al., "SCAFFOLD", ICML 2020; lean upload: FSL, appendix B.
     """
 
-    needs = frozenset({Need.PLAIN_STEPS, Need.HONEST_DELTA})
     damping: Any = None
+
+    @property
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]
+        """Undamped, noise in c_i comes back in the next reply."""
+        calm = {Need.CALM_WIRE} if self.damping is None else set()
+        return frozenset({Need.PLAIN_STEPS, Need.HONEST_DELTA} | calm)
 
     def init(self, params: Tree) -> State:
         return State(server=zeros(params), client=zeros(params))  # c, c_i
@@ -65,16 +74,24 @@ class GradientControlVariate(Rule):
     Costs one more pass over the client's data, and its change must be uploaded.
     Travels: the model and c down, delta and the change of $c_i$ up: twice FedAvg.
 
+    Args:
+        damping: as for `ControlVariate`.
+
     Example:
         >>> import holdfast as hf
         >>> hf.algorithms.scaffold(option="I").rule
-        GradientControlVariate()
+        GradientControlVariate(damping=None)
 
     Reference: Karimireddy et al., "SCAFFOLD", ICML 2020, algorithm 1, option I.
     """
 
-    needs = frozenset({Need.WHOLE_MODEL})
     damping: Any = None
+
+    @property
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]
+        """Undamped, noise in c_i comes back in the next reply."""
+        calm = {Need.CALM_WIRE} if self.damping is None else set()
+        return frozenset({Need.WHOLE_MODEL} | calm)
 
     init = ControlVariate.init
     send = ControlVariate.send

@@ -10,6 +10,7 @@ from holdfast.wires.compressor import (
     code_bits,
     compress,
     decompress,
+    noise_of,
     pack_codes,
     unpack_codes,
 )
@@ -44,6 +45,9 @@ class Compressed(Wire):
 
     def receive(self, coded: Coded) -> Tree:
         return decompress(self.compressor, coded)
+
+    def noise(self, payload: Tree) -> float:
+        return noise_of(self.compressor, payload) if self.compressor.unbiased else 0.0
 
     def bits_up(self, payload: Tree) -> int:
         return code_bits(self.compressor, payload)

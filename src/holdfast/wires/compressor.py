@@ -43,9 +43,14 @@ class Compressor(Struct):
         $1 + \omega$."""
         return 1 / (1 + self.omega(size))
 
-    def damping(self, size: int) -> Number | None:
-        """The factor that makes it a contraction; None if it is one."""
-        return 1 / (1 + self.omega(size)) if self.unbiased else None
+    def damping(self, size: int) -> Number:
+        """The factor that makes it a contraction."""
+        return 1 / (1 + self.omega(size)) if self.unbiased else 1.0
+
+    def noise(self, size: int) -> Number:
+        """How large the square of its error can be, relative to what it is given and to what it
+        leaves of it: the variance bound, or that of a contraction whose error comes back."""
+        return self.omega(size) if self.unbiased else (1 - self.delta(size)) / self.delta(size)
 
     def fields(self, code: Tree, dtype: Any) -> list[Field]:
         """The code as whole numbers at their bit width."""
@@ -130,9 +135,14 @@ def decompress(compressor: Compressor, coded: Coded, damped: bool = False) -> Tr
     vectors = []
     for part, code in zip(coded.layout.parts, coded.codes, strict=True):
         v = compressor.decode(code, part.dtype).astype(part.dtype)
-        factor = compressor.damping(part.size) if damped else None
-        vectors.append(v if factor is None else (factor * v).astype(part.dtype))
+        contracts = not (damped and compressor.unbiased)
+        vectors.append(v if contracts else (compressor.damping(part.size) * v).astype(part.dtype))
     return coded.layout.payload(vectors)
+
+
+def noise_of(compressor: Compressor, payload: Tree) -> float:
+    """The noise of a payload's codes: that of its noisiest vector."""
+    return max(float(compressor.noise(p.size)) for p in Layout.of(payload).parts)
 
 
 def code_bits(compressor: Compressor, payload: Tree) -> int:

@@ -8,7 +8,7 @@ from holdfast.rule import State
 from holdfast.trees import Number, Tree, add, axpy, scale, sub, zeros
 from holdfast.wire import Wire
 from holdfast.wires.compressed import Compressed
-from holdfast.wires.compressor import Coded, Compressor, Layout, compress, decompress
+from holdfast.wires.compressor import Coded, Compressor, Layout, compress, decompress, noise_of
 
 
 class Diana(Wire):
@@ -69,6 +69,9 @@ class Diana(Wire):
     def decode(self, mean: Tree, state: Tree, share: Number) -> tuple[Tree, Tree]:
         difference, move = mean
         return add(state, difference), axpy(share, move, state)
+
+    def noise(self, payload: Tree) -> float:
+        return noise_of(self.compressor, payload)
 
     bits_up = Compressed.bits_up
     pack = Compressed.pack

@@ -6,7 +6,7 @@ from holdfast.rule import State
 from holdfast.trees import Tree, add, sub, zeros
 from holdfast.wire import Wire
 from holdfast.wires.compressed import Compressed
-from holdfast.wires.compressor import Coded, Compressor, compress, decompress
+from holdfast.wires.compressor import Coded, Compressor, compress, decompress, noise_of
 
 
 class ErrorFeedback(Wire):
@@ -44,6 +44,9 @@ class ErrorFeedback(Wire):
 
     def receive(self, coded: Coded) -> Tree:
         return decompress(self.compressor, coded, damped=True)
+
+    def noise(self, payload: Tree) -> float:
+        return noise_of(self.compressor, payload)
 
     bits_up = Compressed.bits_up
     pack = Compressed.pack

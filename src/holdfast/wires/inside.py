@@ -37,6 +37,9 @@ class Inside(Wire):
     def decode(self, mean: Tree, state: Tree, share: Number) -> tuple[Tree, Tree]:
         return self.inner.decode(mean, state, share)
 
+    def noise(self, payload: Tree) -> float:
+        return self.inner.noise(payload)
+
     def bits_down(self, broadcast: Tree) -> int:
         return self.inner.bits_down(broadcast)
 

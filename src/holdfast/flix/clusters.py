@@ -1,0 +1,104 @@
+"""Clients with little data share the optimum of a group."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax import tree
+
+from holdfast.algorithm import Algorithm
+from holdfast.algorithms import fedavg
+from holdfast.data.clients import Clients
+from holdfast.engine.simulate import simulate
+from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.flix.optima import Optima
+from holdfast.local import Local
+from holdfast.models.model import Model
+from holdfast.trees import Tree
+
+
+class Shared(NamedTuple):
+    """The optima of groups, one per client, and the bytes it took to find them."""
+
+    optima: Optima
+    bytes: int
+
+
+@explain_arguments
+def cluster(optima: Optima, groups: int, seed: int = 0) -> np.ndarray:
+    """Group clients whose optima are near each other, by k-means: one label per client.
+
+    To know which optima are near, somebody must see them: each client sends its own once.
+
+    Args:
+        optima: `hf.flix.local_optima`.
+        groups: how many.
+        seed: of the first centres.
+
+    Example:
+        >>> import holdfast as hf, numpy as np
+        >>> two_kinds = hf.flix.Optima(np.array([[0.0], [5.0], [0.1], [5.1]]), np.zeros(4))
+        >>> labels = hf.flix.cluster(two_kinds, groups=2)
+        >>> bool(labels[0] == labels[2] != labels[1] == labels[3])
+        True
+    """
+    from sklearn.cluster import KMeans
+
+    points = optima.flat()
+    if not 1 <= groups <= len(points):
+        raise HoldfastError(f"cluster: groups={groups}; give a number in 1..{len(points)}.")
+    return KMeans(groups, n_init=10, random_state=seed).fit_predict(points)
+
+
+@explain_arguments
+def cluster_optima(
+    model: Model,
+    clients: Clients,
+    labels: Any,
+    local: Local,
+    rounds: int,
+    *,
+    algorithm: Algorithm | None = None,
+    seed: int = 0,
+    params: Tree = None,
+) -> Shared:
+    """Let each group train a model together, and give it to all its members as their optimum.
+
+    The authors' answer to clients with too little data for an optimum of their own. Within a group
+    training is federated like any other: data stay where they are and every byte is counted.
+
+    Args:
+        model: the model.
+        clients: the population.
+        labels: the group of each client, from `hf.flix.cluster` or from what you know about them.
+        local: what a client does in a round of its group.
+        rounds: of each group.
+        algorithm: how a group trains; FedAvg unless given.
+        seed: all randomness is a function of it.
+        params: initial parameters; the model's own unless given.
+
+    Example:
+        >>> import holdfast as hf
+        >>> train, _ = hf.data.digits()
+        >>> clients = hf.data.partition.iid(train, clients=4)
+        >>> model, local = hf.models.softmax_regression(10), hf.Local(0.5, steps=5, batch_size=20)
+        >>> shared = hf.flix.cluster_optima(model, clients, [0, 0, 1, 1], local, rounds=2)
+        >>> personal = hf.algorithms.flix(alpha=0.5, optimum=shared.optima.known())
+    """
+    groups = np.asarray(labels)
+    if groups.shape != (len(clients),):
+        raise HoldfastError(
+            f"cluster_optima: labels of shape {groups.shape} for {len(clients)} clients; "
+            f"give one label per client."
+        )
+    method = fedavg() if algorithm is None else algorithm
+    models: list[Any] = [None] * len(clients)
+    travelled = 0
+    for label in np.unique(groups):
+        members = np.flatnonzero(groups == label)
+        own = clients.subset(members)
+        run = simulate(method, model, own, local, rounds, seed=seed, params=params, progress=False)
+        travelled += run.ledger.total
+        for i in members:
+            models[i] = run.params
+    stacked = tree.map(lambda *leaves: np.stack(leaves), *models)
+    return Shared(Optima(stacked, np.full(len(clients), np.nan)), travelled)

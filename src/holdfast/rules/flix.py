@@ -1,0 +1,104 @@
+"""FLIX: every client deploys an explicit mixture of its own optimum and a global model."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from holdfast import hyper
+from holdfast.combinators import Around
+from holdfast.errors import HoldfastError
+from holdfast.rule import ClientView, Need, Rule, ServerView, State, Tilt
+from holdfast.solvers import LBFGS, Optimum, Solver
+from holdfast.trees import Tree, float_type, scale, sub
+
+
+class Flix(Rule):
+    r"""The global model is trained for how the mixtures perform.
+
+    $$ \min_x \tfrac1n \sum_i f_i\big(\alpha_i x + (1 - \alpha_i) x_i\big), \quad
+       x_i = \arg\min f_i $$
+
+    Each client finds $x_i$ before its first round, and it never leaves the client. Alone, with one
+    full-batch step, this is distributed gradient descent; in a `Chain` other rules solve the same
+    objective with local steps.
+    Travels: nothing more than without it, and nothing at all for clients with $\alpha_i = 0$.
+
+    Args:
+        alpha: $\alpha_i$ in [0, 1]: a number, one per client, or `hf.PerClient` of a function of the
+            client's examples. 1 is the global model, 0 the client's own.
+        optimum: how clients find $x_i$, from `hf.solvers`; the search starts where the run began.
+
+    Reduces to: the other rules of the chain at `alpha=1`, bit for bit; local training at `alpha=0`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.Chain((hf.rules.Flix(alpha=0.5), hf.rules.ControlVariate())).rules[0].alpha
+        0.5
+
+    Reference: Gasanov et al., "FLIX: a simple and communication-efficient alternative to local
+    methods in federated learning", AISTATS 2022.
+    """
+
+    needs = frozenset({Need.WHOLE_MODEL})
+    alpha: Any
+    optimum: Solver = LBFGS()
+
+    def __post_init__(self) -> None:
+        given = self.alpha.values if isinstance(self.alpha, hyper.PerClient) else self.alpha
+        if isinstance(given, int | float | list | np.ndarray):
+            values = np.asarray(given, float)
+            if not ((values >= 0) & (values <= 1)).all():
+                raise HoldfastError(f"Flix: alpha={given}; give numbers in [0, 1].")
+
+    def quiet(self, clients: int) -> np.ndarray:
+        return hyper.values(self.alpha, clients) == 0
+
+    def init(self, params: Tree) -> State:
+        unknown = jnp.full((), jnp.inf, float_type(params))
+        return State(client=Optimum(params, unknown))
+
+    def prepare(self, at: ClientView) -> Tree:
+        return self.optimum.minimise(at.loss, at.grad, at.mine.x)
+
+    def doubt(self, row: Tree) -> str | None:
+        return self.optimum.doubt(row)
+
+    def tilt(self, at: ClientView) -> Tilt:
+        return Tilt(mix=(self.alpha, at.mine.x))
+
+
+class OneShot(Around):
+    r"""FLIX in a single round: the mean of the local optima, weighted by smoothness.
+
+    $$ x_{\text{avg}} = \sum_i w_i x_i, \quad w_i = \frac{\alpha_i^2 L_i}{\sum_j \alpha_j^2 L_j} $$
+
+    The best model as far as smoothness alone can tell, and where the paper's gradient descent
+    begins. Here the optima do leave the clients, once. Local steps have no say.
+    Travels: the model down, one model and a number up.
+
+    Args:
+        inner: `Flix(alpha, optimum)`.
+        smoothness: $L_i$, a number or one per client; see `hf.diagnose.curvature`.
+
+    Reduces to: the plain mean of local optima for equal $\alpha_i$ and $L_i$.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.rules.OneShot(hf.rules.Flix(alpha=0.1), smoothness=1.0).smoothness
+        1.0
+
+    Reference: Gasanov et al., "FLIX", AISTATS 2022, theorem 1.
+    """
+
+    rewrites_delta = True
+    smoothness: Any
+
+    def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:
+        alpha, optimum = self.inner.tilt(at).mix or (1.0, at.x)
+        weight = jnp.asarray(alpha**2 * self.smoothness, float_type(at.x))
+        return scale(weight, sub(optimum, at.x)), weight
+
+    def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
+        total = jnp.where(heard > 0, heard, jnp.ones_like(heard))  # nobody asks for it: stay
+        return scale(1 / total, delta), at.state

@@ -1,0 +1,196 @@
+"""Finding a client's own optimum: full-batch minimisers that stop at a gradient norm."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax, tree
+
+from holdfast.errors import HoldfastError
+from holdfast.struct import Struct, static
+from holdfast.trees import Tree, axpy, float_type, norm
+
+
+class Optimum(NamedTuple):
+    """Where a solver stopped, and how steep it still is there."""
+
+    x: Tree
+    gradient_norm: Any
+
+
+class Solver(Struct):
+    """Minimises a client's mean loss over all its data, without a message to anybody."""
+
+    def minimise(self, loss: Any, grad: Any, start: Tree) -> Optimum:
+        """The optimum nearest to `start` as far as this solver gets."""
+        raise NotImplementedError
+
+    def doubt(self, found: Optimum) -> str | None:
+        """A warning if it stopped before it was done."""
+        return None
+
+
+def _stopped_early(found: Optimum, tolerance: Any, most: int) -> str | None:
+    if float(found.gradient_norm) <= tolerance:
+        return None
+    return (
+        f"stopped after {most} steps at gradient norm {float(found.gradient_norm):.2g}, above "
+        f"the tolerance {tolerance:g}; raise `tolerance` or `most`"
+    )
+
+
+def _check(owner: str, tolerance: Any, most: int) -> None:
+    if isinstance(tolerance, int | float) and not tolerance > 0:
+        raise HoldfastError(f"{owner}: tolerance={tolerance}; give a gradient norm above 0.")
+    if not isinstance(most, int) or most < 1:
+        raise HoldfastError(f"{owner}: most={most!r}; give a whole number of at least 1.")
+
+
+class GradientDescent(Solver):
+    r"""Gradient descent with a fixed step, as in the FLIX paper.
+
+    $$ z \leftarrow z - \tfrac{1}{L_i} \nabla f_i(z) \text{ until } \|\nabla f_i(z)\| \le \text{tolerance} $$
+
+    Args:
+        step: $1/L_i$, a number or one per client; see `hf.diagnose.curvature`.
+        tolerance: gradient norm to stop at.
+        most: steps to stop after in any case.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.solvers.GradientDescent(step=0.5).tolerance
+        1e-06
+    """
+
+    step: Any
+    tolerance: Any = 1e-6
+    most: int = static(default=100_000)
+
+    def __post_init__(self) -> None:
+        _check("GradientDescent", self.tolerance, self.most)
+
+    def minimise(self, loss: Any, grad: Any, start: Tree) -> Optimum:
+        def unfinished(carry: Any) -> Any:
+            _, g, k = carry
+            return (norm(g) > self.tolerance) & (k < self.most)
+
+        def body(carry: Any) -> Any:
+            z, g, k = carry
+            z = axpy(-self.step, g, z)
+            return z, grad(z), k + 1
+
+        z, g, _ = lax.while_loop(unfinished, body, (start, grad(start), 0))
+        return Optimum(z, norm(g).astype(float_type(start)))
+
+    def doubt(self, found: Optimum) -> str | None:
+        return _stopped_early(found, self.tolerance, self.most)
+
+
+class LineSearch(Solver):
+    r"""Gradient descent whose steps a backtracking line search chooses: needs no constants.
+
+    Args:
+        tolerance: gradient norm to stop at.
+        most: steps to stop after in any case.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.solvers.LineSearch(tolerance=1e-2).most
+        2000
+    """
+
+    tolerance: Any = 1e-5
+    most: int = static(default=2000)
+
+    def __post_init__(self) -> None:
+        _check("LineSearch", self.tolerance, self.most)
+
+    def minimise(self, loss: Any, grad: Any, start: Tree) -> Optimum:
+        search = optax.scale_by_backtracking_linesearch(max_backtracking_steps=30, store_grad=True)
+        optimizer = optax.chain(optax.sgd(1.0), search)
+        return _descend(optimizer, loss, grad, start, self.tolerance, self.most)
+
+    doubt = GradientDescent.doubt
+
+
+class LBFGS(Solver):
+    r"""L-BFGS with a zoom line search: few passes over the data, and needs no constants.
+
+    Args:
+        tolerance: gradient norm to stop at.
+        most: steps to stop after in any case.
+        memory: past steps that estimate the curvature.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.solvers.LBFGS(tolerance=1e-8).memory
+        10
+
+    Reference: Liu and Nocedal, "On the limited memory BFGS method", 1989; the code is optax's.
+    """
+
+    tolerance: Any = 1e-5
+    most: int = static(default=500)
+    memory: int = static(default=10)
+
+    def __post_init__(self) -> None:
+        _check("LBFGS", self.tolerance, self.most)
+
+    def minimise(self, loss: Any, grad: Any, start: Tree) -> Optimum:
+        optimizer = optax.lbfgs(memory_size=self.memory)
+        return _descend(optimizer, loss, grad, start, self.tolerance, self.most)
+
+    doubt = GradientDescent.doubt
+
+
+class Known(Solver):
+    """Optima found before, one per client: `hf.flix.local_optima`, or those of a cluster.
+
+    Args:
+        optima: a tree like the model, each leaf a `hf.PerClient`.
+    """
+
+    optima: Tree
+
+    def minimise(self, loss: Any, grad: Any, start: Tree) -> Optimum:
+        x = tree.map(lambda z, p: jnp.asarray(z, p.dtype), self.optima, start)
+        return Optimum(x, norm(grad(x)).astype(float_type(start)))
+
+
+def _descend(
+    optimizer: Any, loss: Any, grad: Any, start: Tree, tolerance: Any, most: int
+) -> Optimum:
+    """An optax optimiser with a line search, to a gradient norm."""
+
+    # The loss runs over as many pages as a client has, which JAX cannot differentiate backwards;
+    # its gradient, page by page, is known.
+    @jax.custom_vjp
+    def value(z: Tree) -> Any:
+        return loss(z)
+
+    def forward(z: Tree) -> Any:
+        return loss(z), grad(z)
+
+    def backward(g: Tree, by: Any) -> Any:
+        return (tree.map(lambda p: by * p, g),)
+
+    value.defvjp(forward, backward)
+    begin = norm(grad(start)).astype(float_type(start))
+
+    def unfinished(carry: Any) -> Any:
+        _, _, length, k = carry
+        return (length > tolerance) & (k < most)
+
+    def body(carry: Any) -> Any:
+        z, state, _, k = carry
+        with jax.numpy_dtype_promotion("standard"):  # optax mixes counters and step sizes
+            f, g = optax.value_and_grad_from_state(value)(z, state=state)
+            move, state = optimizer.update(g, state, z, value=f, grad=g, value_fn=value)
+            z = optax.apply_updates(z, move)
+        return z, state, norm(grad(z)).astype(begin.dtype), k + 1
+
+    with jax.numpy_dtype_promotion("standard"):
+        state = optimizer.init(start)
+    z, _, length, _ = lax.while_loop(unfinished, body, (start, state, begin, 0))
+    return Optimum(z, length)
