@@ -347,7 +347,7 @@ class Experiment:
         self, client: int, now: Algorithm, state: RunState, last: dict[int, int]
     ) -> tuple[int, int]:
         broadcast, payload = self.outline.broadcast, self.outline.payload
-        wire = hyper.of_client(now.wire, client, np.float64)
+        wire = hyper.of_client(now.wire, client, float)
         if self.selection is not None:
             sent = self.selection.sent
             return wire.bits_down(sent(client, broadcast)), wire.bits_up(sent(client, payload))

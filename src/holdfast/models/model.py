@@ -69,7 +69,7 @@ def judge_probabilities(probabilities: jax.Array, batch: Tree) -> dict[str, jax.
     """Cross-entropy and accuracy of one row of class probabilities per example."""
     true = jnp.take_along_axis(probabilities, batch.y[:, None], axis=1)[:, 0]
     losses = -jnp.log(jnp.maximum(true, jnp.finfo(true.dtype).tiny))
-    correct = jnp.argmax(probabilities, axis=1) == batch.y
+    correct = jnp.argmax(probabilities, axis=1).astype(batch.y.dtype) == batch.y
     return {"loss": losses, "accuracy": correct.astype(losses.dtype)}
 
 
@@ -176,7 +176,7 @@ def classifier(module: nn.Module, classes: int) -> Model:
 
     def metrics(params: Tree, batch: Tree) -> dict[str, jax.Array]:
         scores = logits(params, batch.x)
-        correct = jnp.argmax(scores, axis=-1) == batch.y
+        correct = jnp.argmax(scores, axis=-1).astype(batch.y.dtype) == batch.y
         losses = optax.softmax_cross_entropy_with_integer_labels(scores, batch.y)
         return {"loss": losses, "accuracy": correct.astype(losses.dtype)}
 

@@ -205,8 +205,8 @@ class Sign(Compressor):
 class Cast(Compressor):
     r"""Every number in 16 bits, rounded to the nearest.
 
-    $$ |C(v)_j - v_j| \le 2^{-9} |v_j| \text{ (bfloat16)}, \quad
-       2^{-12} |v_j| \text{ (float16, above its smallest normal number)} $$
+    $$ |C(v)_j - v_j| \le 2^{-8} |v_j| \text{ (bfloat16)}, \quad
+       2^{-11} |v_j| \text{ (float16, above its smallest normal number)} $$
 
     Slightly biased. `"bfloat16"` has the range of a float32; `"float16"` has three bits more, and
     numbers above 65504 overflow, in which case the reply is left out of the round.
@@ -237,7 +237,7 @@ class Cast(Compressor):
         return code.astype(dtype)
 
     def delta(self, size: int) -> Number:
-        return 1 - 4.0 ** -(9 if self.dtype == "bfloat16" else 12)
+        return 1 - 4.0 ** -(8 if self.dtype == "bfloat16" else 11)
 
     def bits(self, size: int, dtype: Any) -> int:
         return 16 * size

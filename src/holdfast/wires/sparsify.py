@@ -34,16 +34,17 @@ def _check(owner: str, k: Any, share: float | None) -> None:
 
 
 def _kept(k: Any, share: float | None, size: int) -> Any:
-    """How many coordinates of a vector travel: an int if k is known, else an array."""
+    """How many coordinates of a vector travel: an int if k is known, else a traced number."""
     if share is not None:
         return max(1, math.ceil(share * size))
     if isinstance(k, int | float | np.number):
         return min(max(int(k), 1), size)
-    return jnp.clip(jnp.asarray(k).astype(jnp.int32), 1, size)
+    return jnp.clip(jnp.floor(k), 1, size)
 
 
 def _keep_first(order: jax.Array, k: Any, v: jax.Array) -> Sparse:
-    kept = jnp.zeros(v.shape, bool).at[order].set(jnp.arange(v.size) < k)
+    first = jnp.arange(v.size, dtype=jnp.int32) < jnp.asarray(k).astype(jnp.int32)
+    kept = jnp.zeros(v.shape, bool).at[order].set(first)
     return Sparse(jnp.where(kept, v, jnp.zeros_like(v)), kept)
 
 
