@@ -6,6 +6,7 @@ import pytest
 
 import holdfast as hf
 
+SEARCH = hf.solvers.GradientDescent(step=0.2, tolerance=0.5)
 ALGORITHMS = {
     "fedavg": hf.algorithms.fedavg(),
     "fedavg, server step": hf.algorithms.fedavg(server_learning_rate=0.8, weighting="uniform"),
@@ -36,6 +37,31 @@ ALGORITHMS = {
     "two_way_transfer": hf.algorithms.two_way_transfer(0.7, 0.3),
     "adaptive clipping": hf.Algorithm(
         hf.Chain((hf.rules.OneWayTransfer(), hf.rules.AdaptiveClip(0.2))), weighting="processed"
+    ),
+    "flix": hf.algorithms.flix(0.3, optimum=SEARCH),
+    "flix, diana, per client": hf.algorithms.flix(
+        hf.PerClient([0.1, 0.5, 0.0, 1.0]),
+        hf.algorithms.diana(hf.wires.RandK(k=hf.PerClient([3, 9, 12, 6]))),
+        SEARCH,
+    ),
+    "flix, feddyn": hf.algorithms.flix(0.5, hf.algorithms.feddyn(0.1), SEARCH),
+    "flix_one_shot": hf.algorithms.flix_one_shot(0.3, hf.PerClient([1.0, 2.0, 3.0, 0.5]), SEARCH),
+    "dcgd": hf.algorithms.dcgd(hf.wires.Quantise(levels=7)),
+    "diana": hf.algorithms.diana(hf.wires.RandK(k=9, shared_seed=True), beta=0.2),
+    "fomaml": hf.algorithms.fomaml(learning_rate=0.3),
+    "reptile": hf.algorithms.reptile(learning_rate=0.5),
+    "damped scaffold through diana": hf.Algorithm(
+        hf.Uploaded(hf.rules.ControlVariate(damping=0.1)), hf.wires.Diana(hf.wires.Natural())
+    ),
+    "error feedback": hf.Algorithm(
+        hf.rules.Dynamic(0.1), hf.wires.ErrorFeedback(hf.wires.TopK(share=0.2))
+    ),
+    "signs, clipped": hf.Algorithm(
+        wire=hf.wires.Clipped(hf.wires.ErrorFeedback(hf.wires.Sign()), bound=0.1)
+    ),
+    "downlink": hf.Algorithm(
+        hf.rules.ControlVariate(),
+        hf.wires.Downlink(hf.wires.Compressed(hf.wires.Cast()), hf.wires.TopK(k=9)),
     ),
     "an optax optimiser": hf.Algorithm(hf.rules.ServerOptimizer(optax.adagrad(0.1))),
 }

@@ -17,6 +17,21 @@ class Setting:
     clients: int
 
 
+@dataclasses.dataclass(frozen=True)
+class Promise:
+    """What theory guarantees."""
+
+    rate: float  # every round leaves at most 1 - rate of the error; 0 without strong convexity
+    limit: float  # the gap at which DCGD may stay; 0 for the others
+    first_gap: float  # at most, at x_avg
+    rounds: float  # of GD to the accuracy asked for, at most
+
+    @property
+    def rounds_per_digit(self) -> float:
+        """Rounds that are enough to divide the error by ten."""
+        return math.inf if self.rate <= 0 else math.log(10) / -math.log1p(-self.rate)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Curve:
     """Gap and distance after some of the rounds, the first of them round 0, at x_avg."""
@@ -26,19 +41,18 @@ class Curve:
     gap: np.ndarray
     distance: np.ndarray
     bits: int  # of one reply, places of the k numbers included
-    rate: float  # what theory promises: each round leaves at most 1 - rate of the error
-    ceiling: float  # gap that theory allows in the end: 0 except for DCGD
-    error_bound: float  # theorem 1's bound of the gap at x_avg
-    steps_bound: float  # theorem 2's of the rounds of GD to the accuracy asked for
+    accuracy: float  # the gap that rounds are counted to
+    promise: Promise
 
     @property
     def floats(self) -> np.ndarray:
         """Numbers each client has sent up."""
         return self.rounds * self.setting.k
 
-    def rounds_to(self, accuracy: float) -> int | None:
+    @property
+    def needed(self) -> int | None:
         """The first round measured with a gap of at most `accuracy`; None if there is none."""
-        there = np.flatnonzero(self.gap <= accuracy)
+        there = np.flatnonzero(self.gap <= self.accuracy)
         return int(self.rounds[there[0]]) if len(there) else None
 
     @property
@@ -60,10 +74,3 @@ class Curve:
         if seen.sum() < 3 or digits[0] - digits[-1] < 1:
             return None
         return -1 / float(np.polyfit(self.rounds[seen], digits, 1)[0])
-
-    @property
-    def promised_rounds_per_digit(self) -> float:
-        """The same as theory bounds it."""
-        return (
-            math.inf if self.rate <= 0 else math.log(10) / -math.log1p(-min(self.rate, 1 - 1e-12))
-        )

@@ -1,4 +1,4 @@
-"""The FLIX objective of any model, minimised by gradient descent with a line search at the server."""
+"""The FLIX objective of any model, minimised by a solver at the server."""
 
 import functools
 from typing import Any
@@ -38,13 +38,13 @@ def objective(model: hf.Model, alpha: Any, own: Any, examples: Any, x: Any) -> j
     return _objective(model, alpha, own, examples, x)
 
 
-@functools.partial(jax.jit, static_argnames=("model", "most"))
-def descend(
-    model: hf.Model, alpha: Any, own: Any, examples: Any, start: Any, tolerance: Any, most: int
+@functools.partial(jax.jit, static_argnames="model")
+def minimise(
+    model: hf.Model, alpha: Any, own: Any, examples: Any, start: Any, search: hf.solvers.Solver
 ) -> hf.solvers.Optimum:
-    """Gradient descent with a line search from `start` to a gradient norm."""
+    """The objective's minimum near `start`, by one of `hf.solvers`."""
 
     def loss(x: Any) -> jax.Array:
         return _objective(model, alpha, own, examples, x)
 
-    return hf.solvers.LineSearch(tolerance, most).minimise(loss, jax.grad(loss), start)
+    return search.minimise(loss, jax.grad(loss), start)

@@ -20,6 +20,7 @@ class Owned:
     """Examples, and which client each belongs to."""
 
     name: str
+    about: str
     x: np.ndarray
     y: np.ndarray
     owner: np.ndarray
@@ -60,7 +61,12 @@ def activities(file: Path) -> Owned:
     change = np.abs(np.diff(windows, axis=1)).mean(axis=1)
     sides = (windows.mean(1), windows.std(1), windows.min(1), windows.max(1), change)
     name = f"HAPT, {len(np.unique(person[at]))} people"
-    return Owned(name, np.concatenate(sides, axis=1), label[at] - 1, person[at], ACTIVITIES)
+    about = (
+        "activity recognition by person, like (b) (accelerometer and gyroscope, six activities, windows "
+        "of 2.56 seconds that do not overlap, 30 simple statistics of each)"
+    )
+    x = np.concatenate(sides, axis=1)
+    return Owned(name, about, x, label[at] - 1, person[at], ACTIVITIES)
 
 
 def stand_in(clients: int = 30, seed: int = 0) -> Owned:
@@ -71,7 +77,8 @@ def stand_in(clients: int = 30, seed: int = 0) -> Owned:
     owner = np.zeros(len(y), int)
     for i in range(clients):
         owner[parts.rows(i)] = i
-    return Owned("A STAND-IN: handwritten digits by Dirichlet", x, y, owner, 10)
+    about = "A STAND-IN for HAPT, whose file was not there: the ten digits, few of them per client"
+    return Owned("handwritten digits by Dirichlet", about, x, y, owner, 10)
 
 
 def hospitals(folder: Path) -> Owned | None:
@@ -82,7 +89,8 @@ def hospitals(folder: Path) -> Owned | None:
     tables = [np.genfromtxt(f, delimiter=",", missing_values="?") for f in files]
     rows = np.concatenate(tables)
     owner = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
-    return Owned("heart disease, four hospitals", rows[:, :-1], rows[:, -1] > 0, owner, 2)
+    about = "like (a): each hospital divided among 4 workers with at most 10 patients, missing values set to the mean"
+    return Owned("heart disease, four hospitals", about, rows[:, :-1], rows[:, -1] > 0, owner, 2)
 
 
 def split(given: Owned, training: int, validation: int, seed: int) -> Split:

@@ -103,7 +103,7 @@ def plot_mixtures(found: Found, folder: Path, name: str) -> None:
             for plot, pair in zip(plots[:, column], axes, strict=True):
                 _draw(plot, curve, pair, colours[curve.setting.alpha], "-")
         worst = max(curves, key=lambda c: c.setting.alpha)
-        bound = worst.error_bound * (1 - worst.rate) ** worst.rounds
+        bound = worst.promise.first_gap * (1 - worst.promise.rate) ** worst.rounds
         plots[0, column].plot(worst.rounds, bound, color="black", linestyle=":", linewidth=1.2)
     lines = [(f"{ALPHA} = {a:g}", colours[a], "-") for a in alphas]
     _legend(figure, [*lines, (f"theorem 2, {ALPHA} = {max(alphas):g}", "black", ":")])
@@ -157,70 +157,60 @@ def count(value: float | None) -> str:
     return "-" if value is None or not math.isfinite(value) else f"{round(value):,}"
 
 
+Column = tuple[str, Callable[[Curve], str]]
+ALPHA_COLUMN: Column = (ALPHA, lambda c: f"{c.setting.alpha:g}")
+PER_DIGIT: tuple[Column, ...] = (
+    ("rounds per digit", lambda c: number(None if c.promise.limit else c.rounds_per_digit)),
+    ("at most", lambda c: number(c.promise.rounds_per_digit)),
+)
+
+
+def _rounds_column(found: Found) -> Column:
+    study = found.study
+    goal = f"{study.accuracy:g} of the first gap" if study.relative else f"{study.accuracy:g}"
+    return f"rounds to {goal}", lambda c: count(c.needed)
+
+
+def _table(curves: Sequence[Curve], columns: Sequence[Column]) -> str:
+    return markdown([head for head, _ in columns], [[f(c) for _, f in columns] for c in curves])
+
+
 def mixtures_table(found: Found) -> str:
-    """Rounds of gradient descent, measured and as theorem 2 bounds them."""
-    accuracy = found.study.accuracy
-    rows = [
-        (
-            c.setting.data,
-            f"{c.setting.alpha:g}",
-            number(c.gap[0]),
-            count(c.rounds_to(accuracy)),
-            count(c.steps_bound),
-            number(c.rounds_per_digit),
-            number(c.promised_rounds_per_digit),
-        )
-        for c in pick(found, GD, found.study.many)
+    """Rounds of gradient descent, measured and as theorems 1 and 2 bound them."""
+    columns: list[Column] = [
+        ("data", lambda c: c.setting.data),
+        ALPHA_COLUMN,
+        ("gap at x_avg", lambda c: number(c.gap[0])),
+        ("at most (theorem 1)", lambda c: number(c.promise.first_gap)),
+        _rounds_column(found),
+        ("at most (theorem 2)", lambda c: count(c.promise.rounds)),
+        *PER_DIGIT,
     ]
-    head = [
-        "GD",
-        ALPHA,
-        "gap at x_avg",
-        f"rounds to {accuracy:g}",
-        "at most (theorem 2)",
-        "rounds per digit",
-        "at most",
-    ]
-    return markdown(head, rows)
+    return _table(pick(found, GD, found.study.many), columns)
 
 
 def compressed_table(found: Found) -> str:
     """Every run with the alphas of the compressed methods: rounds, communication, where it ends."""
-    accuracy, alphas = found.study.accuracy, found.study.compressed_alphas
-    head = [
-        "data",
-        "clients",
-        "method",
-        "k",
-        ALPHA,
-        f"rounds to {accuracy:g}",
-        "floats up",
-        "kilobits up",
-        "rounds per digit",
-        "at most (theory)",
-        "gap in the end",
-        "theory's limit",
+
+    def sent(curve: Curve, each: float) -> str:
+        return count(None if curve.needed is None else curve.needed * each)
+
+    columns: list[Column] = [
+        ("data", lambda c: c.setting.data),
+        ("clients", lambda c: f"{c.setting.clients}"),
+        ("method", lambda c: c.setting.method),
+        ("k", lambda c: f"{c.setting.k}"),
+        ALPHA_COLUMN,
+        _rounds_column(found),
+        ("floats up", lambda c: sent(c, c.setting.k)),
+        ("kilobits up", lambda c: sent(c, c.bits / 1000)),
+        ("gap at x_avg", lambda c: f"{c.gap[0]:.1e}"),
+        ("in the end", lambda c: f"{c.end:.1e}"),
+        ("after", lambda c: f"{c.rounds[-1]}"),
     ]
-    chosen = [c for c in found.curves if c.setting.alpha in alphas]
-    return markdown(head, [_compressed_row(c, accuracy) for c in chosen])
-
-
-def _compressed_row(curve: Curve, accuracy: float) -> tuple[str, ...]:
-    setting, rounds = curve.setting, curve.rounds_to(accuracy)
-    return (
-        setting.data,
-        f"{setting.clients}",
-        setting.method,
-        f"{setting.k}",
-        f"{setting.alpha:g}",
-        count(rounds),
-        count(None if rounds is None else rounds * setting.k),
-        count(None if rounds is None else rounds * curve.bits / 1000),
-        number(None if setting.method == DCGD else curve.rounds_per_digit),
-        number(curve.promised_rounds_per_digit),
-        f"{curve.end:.1e} after {curve.rounds[-1]}",
-        number(curve.ceiling or None),
-    )
+    strongly: list[Column] = [("theory's limit", lambda c: number(c.promise.limit)), *PER_DIGIT]
+    chosen = [c for c in found.curves if c.setting.alpha in found.study.compressed_alphas]
+    return _table(chosen, [*columns, *strongly] if found.study.l2 else columns)
 
 
 def problems_table(found: Found) -> str:
@@ -262,16 +252,17 @@ def present(found: Found, folder: Path, name: str) -> str:
     parts = [
         f"λ = {study.l2:g}. Constants of the problems, and how exactly they were solved beforehand:",
         problems_table(found),
-        f"Gradient descent from x_avg, {study.many} clients:",
-        mixtures_table(found),
-        "Compressed replies (floats and bits: what one client sent after x_avg to get there; bits "
-        "include the places of the k numbers):",
-        compressed_table(found),
     ]
     if generated:
         parts.insert(0, f"GENERATED STAND-INS, not the real data: {generated}.")
     if study.l2:
         plot_mixtures(found, folder, f"{name}-gd")
+        parts += [f"Gradient descent from x_avg, {study.many} clients:", mixtures_table(found)]
+    parts += [
+        "All methods from x_avg (floats and kilobits: what one client sent from there on, bits with "
+        "the places of the k numbers):",
+        compressed_table(found),
+    ]
     plot_compressed(found, DIANA, study.many, folder, f"{name}-diana")
     plot_compressed(found, DCGD, study.few, folder, f"{name}-dcgd")
     write(folder, name, *parts)

@@ -1,202 +1,214 @@
-"""Two kinds of sines, a network, and the mixture that fits new points best (figure 4 of the paper).
+"""Does a mixture fit sines better than the local and the global network? Figure 4 of the paper."""
 
-Beside the mixture of weights: the ensemble of predictions and optima shared in clusters, which the
-authors recommend for networks and for clients with little data.
-"""
-
-import dataclasses
-import itertools
-import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
-from jax import tree
+from matplotlib.axes import Axes
 
-import holdfast as hf
-from papers.flix import mixing
+from papers.flix import sines
+from papers.flix.sines import FEW, MANY, UNEVEN, Curves, Descent
 from papers.mixed import report
 from papers.mixed.common import Watch, silent
 
-MODEL = hf.models.mlp_regression([40, 40])
-PROPORTIONS = ((3, 17), (5, 15), (7, 13), (9, 11))  # a tenth of the paper's clients
-EVEN = PROPORTIONS[-1]  # where the remedies are tried
-MANY, FEW = 50, 10  # points of a client; the paper has 50
-TEST_POINTS = 2000
-ALPHAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
-DRAWS = 3  # of the two functions
-TOLERANCE = 1e-2 / 2  # the paper's for the squared error; the library's loss is half of that
-MOST = 500  # steps of a search in any case
-GROUP = hf.Local(0.05, steps=20, clip=1.0)  # what a client does in a round of its cluster
-GROUP_ROUNDS = 100
-WEIGHTS, ENSEMBLE = "mixture of weights", "ensemble of predictions"
-CLUSTERS, TRUE_GROUPS = "optima of clusters (k-means)", "optima of the true groups"
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00")  # Okabe and Ito's
+MARKERS = ("o", "s", "^", "D")
 
 
-@dataclasses.dataclass(frozen=True)
-class World:
-    """Clients of both kinds; any proportion takes the first ones of each."""
-
-    train: hf.Clients
-    test: hf.Clients
-    kinds: np.ndarray
-
-    def members(self, proportion: tuple[int, int]) -> np.ndarray:
-        """Who takes part in a proportion."""
-        chosen = [np.flatnonzero(self.kinds == k)[:count] for k, count in enumerate(proportion)]
-        return np.concatenate(chosen)
-
-
-@dataclasses.dataclass(frozen=True)
-class Curves:
-    """Test error of every draw and alpha, by points of a client and by proportion or remedy."""
-
-    alphas: tuple[float, ...]
-    by_proportion: dict[tuple[int, tuple[int, int]], np.ndarray]
-    by_remedy: dict[str, np.ndarray]  # with few points, for the even proportion
-    purity: np.ndarray  # share of clients whom k-means puts with their own kind
-    excess: np.ndarray  # gradient norm of each search at the server over its tolerance
+def run(folder: Path, results: Path, quick: bool, watch: Watch = silent) -> str:
+    """The whole study; its data are generated, so that `folder` is not needed."""
+    if quick:
+        small = (1, (0.0, 0.5, 1.0), (sines.EVEN,), (FEW,), 2, sines.descent(20))
+        found = sines.compare(*small, watch=watch)
+        slow = {}
+    else:
+        found = sines.compare(watch=watch)
+        slow = {most: sines.compare_descent(most, watch=watch) for most in sines.LENGTHS}
+    draw(found, results)
+    text = section(found, slow)
+    report.write(results, "sine", text)
+    return text
 
 
-@dataclasses.dataclass(frozen=True)
-class Population:
-    """Some clients with their optima, and where every search begins."""
+def middle(found: Curves, curve: np.ndarray) -> tuple[float, np.ndarray]:
+    """The best alpha strictly between 0 and 1, on average of the draws, and its errors."""
+    inside = [k for k, alpha in enumerate(found.alphas) if 0 < alpha < 1]
+    best = min(inside, key=lambda k: curve[:, k].mean())
+    return found.alphas[best], curve[:, best]
 
-    train: hf.Clients
-    test: hf.Clients
-    optima: hf.flix.Optima
-    start: Any
-    most: int
 
-    def of(self, ids: np.ndarray) -> "Population":
-        """Some of these clients."""
-        x, norms = tree.map(lambda a: a[ids], self.optima.x), self.optima.gradient_norms[ids]
-        return dataclasses.replace(
-            self,
-            train=self.train.subset(ids),
-            test=self.test.subset(ids),
-            optima=hf.flix.Optima(x, norms),
+def by_points(found: Curves) -> Iterator[tuple[int, dict[tuple[int, int], np.ndarray]]]:
+    """Curves of all proportions, first those with many points."""
+    for points in dict.fromkeys(points for points, _ in found.by_proportion):
+        curves = {p: c for (n, p), c in found.by_proportion.items() if n == points}
+        yield points, curves
+
+
+def draw(found: Curves, folder: Path) -> None:
+    """Errors against alpha: by proportion with many and with few points, and the remedies."""
+    groups = list(by_points(found))
+    figure, axes = report.panels(len(groups) + 1, height=4.0)
+    for axis, (points, curves) in zip(axes, groups, strict=False):
+        lines = {f"{a} and {b} clients": curve for (a, b), curve in curves.items()}
+        _plot(axis, found, lines)
+        axis.set_title(f"{points} training points per client")
+    own = found.by_proportion[FEW, sines.EVEN]
+    _plot(axes[-1], found, {sines.WEIGHTS: own} | found.by_remedy)
+    axes[-1].set_title(f"Remedies, {FEW} points, {sines.EVEN[0]} and {sines.EVEN[1]} clients")
+    axes[0].set_ylabel("mean squared error on new points")
+    report.save(figure, folder, "sine")
+
+
+def _plot(axis: Axes, found: Curves, lines: dict[str, np.ndarray]) -> None:
+    for (name, curve), colour, marker in zip(lines.items(), COLOURS, MARKERS, strict=False):
+        axis.semilogy(
+            found.alphas, curve.mean(0), label=name, color=colour, marker=marker, markersize=4
+        )
+    axis.set_xlabel("alpha (0: local, 1: global)")
+    low, high = axis.get_ylim()
+    axis.set_ylim(low, high * (high / low) ** 0.45)  # room for the legend
+    axis.legend(frameon=False, fontsize=8, loc="upper left")
+    axis.grid(visible=True, which="both", alpha=0.2)
+
+
+def proportions_table(found: Curves) -> str:
+    """Both ends and the best alpha between them."""
+    rows = []
+    for points, curves in by_points(found):
+        for (a, b), curve in curves.items():
+            alpha, best = middle(found, curve)
+            ends = np.minimum(curve[:, 0], curve[:, -1])
+            wins = int(np.sum(best < ends))
+            numbers = (f"{v.mean():.5f}" for v in (curve[:, 0], best, curve[:, -1]))
+            local, inside, whole = numbers
+            gain = float(np.exp(np.mean(np.log(best / ends))))
+            row = (points, f"{a} : {b}", local, inside, f"{alpha:g}", whole)
+            rows.append((*row, f"{gain:.2f}", f"{wins} of {len(curve)}"))
+    head = [
+        "points per client",
+        "clients",
+        "local (alpha = 0)",
+        "best mixture",
+        "its alpha",
+        "global (alpha = 1)",
+        "mixture : better end",
+        "draws in which it wins",
+    ]
+    return report.markdown(head, rows)
+
+
+def remedies_table(found: Curves) -> str:
+    """Every alpha for the mixture of weights, the ensemble, and shared optima."""
+    own = found.by_proportion[FEW, sines.EVEN]
+    rows = [
+        (name, *(f"{value:.5f}" for value in curve.mean(0)))
+        for name, curve in ({sines.WEIGHTS: own} | found.by_remedy).items()
+    ]
+    return report.markdown([f"{FEW} points; alpha:", *(f"{a:g}" for a in found.alphas)], rows)
+
+
+def verdicts(found: Curves) -> Iterator[str]:
+    """What the numbers say about the claim, and about the remedies."""
+    for points, curves in by_points(found):
+        wins, gains = [], []
+        for curve in curves.values():
+            best = middle(found, curve)[1]
+            ends = np.minimum(curve[:, 0], curve[:, -1])
+            wins += list(best < ends)
+            gains += list(np.log(best / ends))
+        share, gain = np.mean(wins), np.exp(np.mean(gains))
+        word = "agrees" if share > 0.9 and gain < 0.95 else "agrees in part"
+        word = "**does not agree**" if gain > 0.98 else word
+        yield (
+            f"- {points} points per client: {word}. The best mixture beats both ends in {sum(wins)} of "
+            f"{len(wins)} cases (draws times proportions); its error is {gain:.2f} times that of the "
+            f"better end (geometric mean)."
+        )
+    own, lowest = found.by_proportion[FEW, sines.EVEN], {}
+    for name, curve in ({sines.WEIGHTS: own} | found.by_remedy).items():
+        lowest[name] = curve.mean(0).min()
+    ratio = lowest[sines.ENSEMBLE] / lowest[sines.WEIGHTS]
+    yield (
+        f"- Ensemble: its lowest error is {ratio:.2f} times that of the mixture of weights. Since all "
+        f"searches start at the same parameters, the weights of these networks mix well enough."
+    )
+    ratio = lowest[sines.CLUSTERS] / lowest[sines.WEIGHTS]
+    true = lowest[sines.TRUE_GROUPS] / lowest[sines.WEIGHTS]
+    alone = found.by_remedy[sines.CLUSTERS].mean(0)[0] / own.mean(0)[0]
+    pure = ", ".join(f"{share:.0%}" for share in found.purity)
+    yield (
+        f"- Clusters {'help' if ratio < 0.95 else 'do not help'}. The lowest error is "
+        f"{ratio:.2f} times that of the mixture with clients' own optima, and the cluster's model "
+        f"alone (alpha = 0) has {alone:.2f} times the error of a client's own. K-means on the optima puts "
+        f"{pure} of the clients with their own kind (one number per draw); with the true groups the "
+        f"lowest error is {true:.2f} times that of the mixture."
+    )
+
+
+def by_descent(found: Curves, slow: dict[int, Descent]) -> str:
+    """The paper's optimiser with few and with many steps beside L-BFGS, on the same draws."""
+    one = next(iter(slow.values()))
+    draws = len(one.error)
+    same = [found.alphas.index(alpha) for alpha in one.alphas]
+    errors = {"L-BFGS": found.by_proportion[MANY, UNEVEN][:draws, same]}
+    errors |= {f"gradient descent, at most {most} steps": d.error for most, d in slow.items()}
+    rows = [(name, *(f"{value:.5f}" for value in error.mean(0))) for name, error in errors.items()]
+    head = f"{MANY} points, {UNEVEN[0]} : {UNEVEN[1]} clients, {draws} draws; alpha:"
+    return report.markdown([head, *(f"{a:g}" for a in one.alphas)], rows)
+
+
+def gains(slow: Descent) -> np.ndarray:
+    """The error of the best mixture over that of the better end, one per draw."""
+    ends = np.minimum(slow.error[:, 0], slow.error[:, -1])
+    return slow.error[:, 1:-1].min(axis=1) / ends
+
+
+def descent_verdict(slow: dict[int, Descent]) -> Iterator[str]:
+    """Whether the paper's optimiser changes the answer, and how long it ran."""
+    means = {most: float(np.exp(np.mean(np.log(gains(one))))) for most, one in slow.items()}
+    for most, one in slow.items():
+        wins = f"{int(np.sum(gains(one) < 1))} of {len(one.error)} draws"
+        yield (
+            f"- The paper's optimiser, at most {most} steps, {MANY} points: some mixture beats both ends "
+            f"in {wins}, with {means[most]:.2f} times the error of the better end. "
+            f"{one.late_clients:.0%} of the clients' searches and {one.late:.0%} of the server's did not "
+            f"reach the tolerance."
+        )
+    if means[min(means)] < 0.95 < 0.98 < means[max(means)]:
+        yield (
+            f"- So with {MANY} points the advantage is there while local models are trained too little, "
+            f"and gone once they are trained to the tolerance; with {FEW} points, where local models "
+            f"cannot be good, it stays."
         )
 
 
-def world(points: int, seed: int) -> World:
-    """Two functions a sin(x + b) drawn from the seed, and enough clients of each."""
-    rng = np.random.default_rng(seed)
-    amplitudes, phases = rng.uniform(0.1, 0.5, 2), rng.uniform(0, 2 * np.pi, 2)
-    most = np.max(PROPORTIONS, axis=0)
-    kinds = np.repeat([0, 1], most)
-
-    def examples(kind: int, count: int) -> hf.Examples:
-        x = rng.uniform(-5, 5, (count, 1))
-        y = amplitudes[kind] * np.sin(x[:, 0] + phases[kind])
-        return hf.Examples(x.astype(np.float32), y.astype(np.float32))
-
-    train, test = (
-        hf.Clients.from_datasets([examples(kind, count) for kind in kinds])
-        for count in (points, TEST_POINTS)
-    )
-    return World(train, test, kinds)
-
-
-def prepare(around: World, seed: int, most: int) -> Population:
-    """Local optima by gradient descent with a line search; a few stop short of the tolerance."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", hf.HoldfastWarning)
-        search = hf.solvers.LineSearch(TOLERANCE, most)
-        optima = hf.flix.local_optima(MODEL, around.train, search, seed=seed)
-    start = mixing.initial(MODEL, around.train, seed)
-    return Population(around.train, around.test, optima, start, most)
-
-
-def mixture_error(alpha: float, given: Population) -> tuple[float, float]:
-    """Test error of FLIX, and how near its search came to the tolerance."""
-    own = given.optima.x
-    if alpha == 0:
-        return _error(MODEL, 0.0, own, given.test, given.start), 0.0
-    # The paper stops at the mean of the gradients at T_i(x); that of the objective is alpha times it.
-    goal = alpha * TOLERANCE
-    examples = mixing.stack(given.train)
-    found = mixing.descend(MODEL, alpha, own, examples, given.start, goal, given.most)
-    return _error(MODEL, alpha, own, given.test, found.x), float(found.gradient_norm) / goal
-
-
-def ensemble_error(alpha: float, given: Population) -> tuple[float, float]:
-    """Test error of the ensemble of both predictions, trained in the same way."""
-    both, own = hf.flix.ensemble(MODEL, given.optima, alpha), given.optima.x
-    test = both.attach(given.test)
-    if alpha == 0:
-        return _error(both.model, 1.0, own, test, given.start), 0.0
-    goal, examples = alpha * TOLERANCE, mixing.stack(both.attach(given.train))
-    found = mixing.descend(both.model, 1.0, own, examples, given.start, goal, given.most)
-    return _error(both.model, 1.0, own, test, found.x), float(found.gradient_norm) / goal
-
-
-def _error(model: hf.Model, alpha: float, own: Any, test: hf.Clients, x: Any) -> float:
-    return 2 * float(mixing.objective(model, alpha, own, mixing.stack(test), x))
-
-
-def with_clusters(given: Population, labels: np.ndarray, rounds: int, seed: int) -> Population:
-    """The same clients, each with the model of its cluster as its optimum."""
-    shared = hf.flix.cluster_optima(MODEL, given.train, labels, GROUP, rounds, seed=seed)
-    return dataclasses.replace(given, optima=shared.optima)
-
-
-def purity(labels: np.ndarray, kinds: np.ndarray) -> float:
-    """Share of clients in the right one of two clusters."""
-    agree = float(np.mean(labels == kinds))
-    return max(agree, 1 - agree)
-
-
-class Sweeps:
-    """Test errors of all alphas, by name, one list per draw."""
-
-    def __init__(self, alphas: Sequence[float], total: int, watch: Watch) -> None:
-        self.alphas, self.total, self.watch = alphas, total, watch
-        self.errors: dict[Any, list[list[float]]] = {}
-        self.excess: list[float] = []
-        self.done = 0
-
-    def tell(self, what: Any) -> None:
-        """Say what is running."""
-        self.watch(f"sines, {what}", self.done, self.total)
-
-    def __call__(self, name: Any, error: Any, given: Population) -> None:
-        """All alphas of one population."""
-        self.tell(name)
-        found = [error(alpha, given) for alpha in self.alphas]
-        self.errors.setdefault(name, []).append([e for e, _ in found])
-        self.excess += [ratio for (_, ratio), a in zip(found, self.alphas, strict=True) if a]
-        self.done += 1
-
-
-def compare(
-    draws: int = DRAWS,
-    alphas: Sequence[float] = ALPHAS,
-    proportions: Sequence[tuple[int, int]] = PROPORTIONS,
-    points: Sequence[int] = (MANY, FEW),
-    most: int = MOST,
-    group_rounds: int = GROUP_ROUNDS,
-    watch: Watch = silent,
-) -> Curves:
-    """Every proportion, with many and with few points; for few and the even one the remedies."""
-    sweep = Sweeps(alphas, draws * (len(points) * len(proportions) + 3), watch)
-    shares = []
-    for seed, count in itertools.product(range(draws), points):
-        around = world(count, seed)
-        sweep.tell(f"local optima with {count} points")
-        everyone = prepare(around, seed, most)
-        for proportion in proportions:
-            given = everyone.of(around.members(proportion))
-            sweep((count, proportion), mixture_error, given)
-        if count != FEW:
-            continue
-        ids = around.members(EVEN)
-        given, kinds = everyone.of(ids), around.kinds[ids]
-        labels = hf.flix.cluster(given.optima, groups=2, seed=seed)
-        shares.append(purity(labels, kinds))
-        sweep(ENSEMBLE, ensemble_error, given)
-        for name, groups in ((CLUSTERS, labels), (TRUE_GROUPS, kinds)):
-            sweep(name, mixture_error, with_clusters(given, groups, group_rounds, seed))
-    arrays = {name: np.array(lists) for name, lists in sweep.errors.items()}
-    remedies = {name: arrays.pop(name) for name in (ENSEMBLE, CLUSTERS, TRUE_GROUPS)}
-    return Curves(tuple(alphas), arrays, remedies, np.array(shares), np.array(sweep.excess))
+def section(found: Curves, slow: dict[int, Descent]) -> str:
+    """What the paper did, what was done here, numbers, and what agrees."""
+    draws = next(iter(found.by_proportion.values())).shape[0]
+    late = int(np.sum(found.excess > 1))
+    parts = [
+        "## Sines",
+        "**The paper** (section 4, figure 4): two functions a sin(x + b) with a in [0.1, 0.5] and b in "
+        "[0, 2π]; each of 200 clients has one of them, 50 points in [-5, 5] and a network with two "
+        "hidden layers of 40 (tanh). Local models and the FLIX objective are solved to a gradient norm "
+        "of 0.01 by gradient descent with a line search. Claim: the best alpha strictly between 0 and 1 can "
+        "dramatically outperform both ends on 2000 new points per client.",
+        f"**Here**: {sum(sines.EVEN)} clients in the same proportions, {draws} draws of the two functions; "
+        f"the same network, tolerance and test; {MANY} points per client as in the paper, and {FEW}. Both "
+        f"problems are solved by L-BFGS (`hf.solvers`; at the server on the whole objective), since gradient "
+        f"descent with a line search needs thousands of steps; one proportion is done with it too. At the "
+        f"server the printed criterion is used, the norm of the mean of ∇f_i(T_i(x)); {late} of "
+        f"{len(found.excess)} searches missed it. Every search starts at the same parameters. The best "
+        f"mixture is the one with the lowest test error on average, as one reads it off the figure.",
+        "![error against alpha](results/sine.png)",
+        proportions_table(found),
+        f"Remedies of the authors (their section 11), {sines.EVEN[0]} : {sines.EVEN[1]} clients: mixing "
+        f"predictions instead of weights, and giving all clients of a cluster the model they train "
+        f"together (`hf.flix.cluster`, `hf.flix.cluster_optima`: FedAvg).",
+        remedies_table(found),
+    ]
+    lines = list(verdicts(found))
+    if slow:
+        parts.append(by_descent(found, slow))
+        lines += descent_verdict(slow)
+    return "\n\n".join([*parts, "\n".join(lines)])

@@ -13,7 +13,7 @@ of the same shape where a file is absent. The paper's fourth data set, w6a, is r
 you have the file.
 
 examples:
-  python -m papers.flix.study regularised                  about four minutes on two cores
+  python -m papers.flix.study regularised                  about four minutes of processor time
   python -m papers.flix.study unregularised --data ijcnn1  one data set
   python -m papers.flix.study all --quick                  everything in small: does it run?
 """

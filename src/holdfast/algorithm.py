@@ -82,14 +82,18 @@ class Algorithm(Struct):
                     f"noise of the wire {wire} is {noise:.3g}: its control variates would grow without "
                     f"bound; give damping={0.5 / (1 + noise):.2g} or less, or compress less."
                 )
-        remembers = [p for p in self.rule.parts() if p.parts() == (p,) and not p.neutral]
-        remembers = [p for p in remembers if type(p).settle is not Rule.settle]
-        if not self.wire.hears_each and not everyone and remembers:
+        if self.needs_everyone and not everyone:
+            remembering = next(part for part in self.rule.parts() if _remembers(part))
             raise HoldfastError(
-                f"{self.name}: {type(remembers[0]).__name__} keeps rows that the server's state must "
+                f"{self.name}: {type(remembering).__name__} keeps rows that the server's state must "
                 f"agree with, and the wire {wire} tells it only a mean over everybody; let everyone "
                 f"take part, or use hf.wires.Compressed or ErrorFeedback."
             )
+
+    @property
+    def needs_everyone(self) -> bool:
+        """Whether rows and the server's state agree only if every client takes part."""
+        return not self.wire.hears_each and any(map(_remembers, self.rule.parts()))
 
     def check(self, params: Tree, local: Local, server_local: Local | None) -> None:
         """Refuse a combination that cannot work, now that model and local training are known."""
@@ -113,3 +117,9 @@ class Algorithm(Struct):
                     f"{self.name}: needs {Need.PLAIN_STEPS.value}, but Local has momentum on `{name}`; "
                     f"set momentum=None, or keep it off this leaf with momentum_on."
                 )
+
+
+def _remembers(part: Rule) -> bool:
+    """Whether a single rule, not one made of others, changes its rows."""
+    alone = part.parts() == (part,)
+    return alone and not part.neutral and type(part).settle is not Rule.settle

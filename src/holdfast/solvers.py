@@ -1,5 +1,6 @@
 """Finding a client's own optimum: full-batch minimisers that stop at a gradient norm."""
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -34,6 +35,8 @@ class Solver(Struct):
 def _stopped_early(found: Optimum, tolerance: Any, most: int) -> str | None:
     if float(found.gradient_norm) <= tolerance:
         return None
+    if not math.isfinite(found.gradient_norm):
+        return "its gradient is not finite; check its data, or take a smaller step"
     return (
         f"stopped after {most} steps at gradient norm {float(found.gradient_norm):.2g}, above "
         f"the tolerance {tolerance:g}; raise `tolerance` or `most`"

@@ -8,6 +8,7 @@ Report(fedavg: 1 checks passed: types)
 import dataclasses
 import functools
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -27,14 +28,17 @@ from holdfast.engine.experiment import Experiment
 from holdfast.engine.ledger import Entry
 from holdfast.engine.simulate import Run, simulate
 from holdfast.engine.state import RunState
-from holdfast.errors import HoldfastError, RoundFailedError, did_you_mean
+from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError, did_you_mean
 from holdfast.hyper import PerClient
 from holdfast.keys import Purpose, client_key, host_generator, round_key
-from holdfast.local import Local
+from holdfast.local import Local, Steps
 from holdfast.models.dense import mlp
 from holdfast.models.model import Model
 from holdfast.round import (
     Outcome,
+    Reply,
+    Sides,
+    Work,
     accept,
     client_round,
     close_round,
@@ -128,7 +132,7 @@ def check(
     """
     case = Case(
         algorithm,
-        model or mlp([4], classes=3),
+        _fragile(model or mlp([4], classes=3)),
         clients or _tiny_clients(),
         local or Local(learning_rate=0.1, epochs=2, batch_size=4),
         server or _server_if_needed(algorithm),
@@ -266,61 +270,58 @@ def _check_empty_client(case: Case) -> None:
 
 
 def _check_engines(case: Case) -> None:
-    """Compiled together, one client at a time without compilation, and vmapped: the same round."""
-    experiment, state, given = _first_round(case)
-    compiled = _compiled(given)
-    _require_close(DebugEngine().round(0, **given)[:3], compiled[:3], "compiled and debug rounds")
-    algorithm, x = given["algorithm"], state.params
-    row = tree.map(lambda a: a[0], given["rows"])
-    view = ServerView(x, state.server.rule)
-    loss, central = given.get("central_loss"), given.get("central")
-    at = server_view(loss, case.model, central, given["key"], view)
-    seen, msg, _, sums = open_round(algorithm, at, state.server.wire, row, given["key"])
-    visit = functools.partial(client_round, algorithm, case.model, given["steps"], seen, msg)
+    """Compiled together, and one client at a time without compilation: the same round."""
+    _, _, given = _first_round(case)
+    debugged, compiled = DebugEngine().round(0, **given), _compiled(given)
+    _require_close(debugged[:3], compiled[:3], "compiled and debug rounds")
 
-    def one(row: Any, work: Any) -> Any:
-        return visit(row, experiment.examples, work, given["key"])
 
-    work = given["work"]._replace(weight=jnp.asarray(given["work"].weight, sums.weight.dtype))
-    replies = jax.jit(jax.vmap(one))(given["rows"], work)
-    _require_close(replies.row, compiled.rows, "scanned and vmapped rows")
+@functools.partial(jax.jit, static_argnums=1)
+def _visit_all(
+    algorithm: Algorithm,
+    model: Model,
+    steps: Steps,
+    x: Tree,
+    msg: Tree,
+    rows: Sides,
+    examples: Tree,
+    work: Work,
+    key: jax.Array,
+) -> Reply:
+    """Every client's round, vmapped: none sees anything of another."""
+
+    def one(row: Sides, slot: Work) -> Reply:
+        return client_round(algorithm, model, steps, x, msg, row, examples, slot, key)
+
+    return jax.vmap(one)(rows, work)
 
 
 def _check_bytes(case: Case) -> None:
-    """Clients that are reached only through bytes give the same round, and the ledger counts them."""
+    """Clients reached only through bytes, side by side, give the same round; the ledger counts them."""
     experiment, state, given = _first_round(case)
     compiled = _compiled(given)
-    algorithm, x = given["algorithm"], state.params
-    slots = range(len(given["work"].client))
-    rows = [tree.map(lambda a, i=i: np.asarray(a)[i], given["rows"]) for i in slots]
+    algorithm, x, key = given["algorithm"], state.params, given["key"]
     loss, central = given.get("central_loss"), given.get("central")
-    view = ServerView(x, state.server.rule)
-    at = server_view(loss, case.model, central, given["key"], view)
-    seen, msg, server, sums = open_round(algorithm, at, state.server.wire, rows[0], given["key"])
-    down = to_bytes((seen, msg))
-    entry = experiment.advance(state).ledger.entries[-1]
+    at = server_view(loss, case.model, central, key, ServerView(x, state.server.rule))
+    row = tree.map(lambda a: a[0], given["rows"])
+    seen, msg, server, sums = open_round(algorithm, at, state.server.wire, row, key)
+    there = tree.map(jnp.asarray, from_bytes(to_bytes((seen, msg)), (seen, msg)))
     work = given["work"]._replace(weight=np.asarray(given["work"].weight, sums.weight.dtype))
-    run_client = jax.jit(client_round, static_argnums=1)
-    for i in slots:
-        mine = tree.map(lambda a, i=i: jnp.asarray(np.asarray(a)[i]), work)
-        there = tree.map(jnp.asarray, from_bytes(down, (x, msg)))
-        reply = run_client(
-            algorithm,
-            case.model,
-            given["steps"],
-            *there,
-            rows[i],
-            experiment.examples,
-            mine,
-            given["key"],
+    settings = (algorithm, case.model, given["steps"])
+    replies = _visit_all(*settings, *there, given["rows"], experiment.examples, work, key)
+    _require_close(replies.row, compiled.rows, "rows of clients side by side and in one program")
+    entry = experiment.advance(state).ledger.entries[-1]
+    for i in range(len(work.client)):
+        reply, mine, row = tree.map(
+            lambda a, i=i: jnp.asarray(np.asarray(a)[i]),
+            (jax.device_get(replies), work, given["rows"]),
         )
         wire = hyper.of_client(algorithm.wire, int(mine.client), sums.heads.dtype)
         data = wire.pack(reply.coded)
-        wire_key = client_key(given["key"], mine.client, Purpose.WIRE)
-        back = wire.unpack(data, experiment.outline.payload, wire_key)
-        back = tree.map(jnp.asarray, back)
+        wire_key = client_key(key, mine.client, Purpose.WIRE)
+        back = tree.map(jnp.asarray, wire.unpack(data, experiment.outline.payload, wire_key))
         _require_counted(entry, i, algorithm, data, (seen, msg), wire.receive(back))
-        sums, _, _ = accept(algorithm, sums, reply._replace(coded=back), rows[i], mine)
+        sums, _, _ = accept(algorithm, sums, reply._replace(coded=back), row, mine)
     at = at._replace(state=server.rule)
     remote = close_round(algorithm, at, server.wire, sums, given["population"])
     _require_close(remote, compiled[:2], "rounds through bytes and in one program")
@@ -393,7 +394,7 @@ _SICK = 1.0e9  # an input that no healthy example has
 
 @functools.lru_cache(maxsize=16)
 def _fragile(model: Model) -> Model:
-    """The same model, whose loss is NaN on sick examples."""
+    """The same model, whose loss is NaN on sick examples; all checks use it, to compile it once."""
 
     def loss(params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
         losses = model.losses(params, batch, key)
@@ -408,7 +409,7 @@ def _check_poison(case: Case) -> None:
     x = np.array(case.clients.examples.x)
     x[case.clients.rows(1)] = _SICK
     sick = dataclasses.replace(case.clients, examples=case.clients.examples._replace(x=x))
-    case = dataclasses.replace(case, model=_fragile(case.model), clients=sick)
+    case = dataclasses.replace(case, clients=sick)
     if case.algorithm.regroup is not None:  # one client holds all the data, so none is left
         try:
             case.run()
@@ -416,9 +417,18 @@ def _check_poison(case: Case) -> None:
             return
         raise AssertionError("a round without one finite reply goes on")
     healthy = [i for i in range(len(case.clients)) if i != 1]
-    both = [case.run(cohort=cohorts.schedule([ids])) for ids in ([*healthy, 1], healthy)]
-    poisoned, without = both
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", HoldfastWarning
+        )  # a sick client cannot prepare, and says so
+        if case.algorithm.needs_everyone:
+            poisoned = without = case.run()
+        else:
+            poisoned = case.run(cohort=cohorts.schedule([[*healthy, 1]]))
+            without = case.run(cohort=cohorts.schedule([healthy]))
     _require_close(poisoned.params, without.params, "models with a poisoned and an absent client")
+    if not all(np.isfinite(leaf).all() for leaf in tree.leaves(jax.device_get(poisoned.params))):
+        raise AssertionError("a poisoned client made the model not finite")
     _require_same(poisoned.rows[1], poisoned.rows.first, "a rejected client's rows")
     if list(poisoned.history["left_out"]) != [1] * case.rounds:
         raise AssertionError(f"left_out is {list(poisoned.history['left_out'])}, not 1 each round")
