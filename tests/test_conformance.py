@@ -1,5 +1,7 @@
 """`holdfast.testing.check` over every name, and over a user's own rule."""
 
+import dataclasses
+
 import numpy as np
 import optax
 import pytest
@@ -71,6 +73,21 @@ ALGORITHMS = {
 def test_conforms(name):
     report = hf.testing.check(ALGORITHMS[name])
     assert report.passed == tuple(hf.testing.CHECKS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["fedpvr", "feddc", "fedsplit, all", "fedadam", "scaffold_plus", "two_way_transfer"]
+    + ["adaptive clipping", "flix_one_shot"],
+)
+def test_rules_take_a_lossy_wire(name):
+    """Every reply is compressed, whatever it carries; through DIANA what is heard is uploaded."""
+    algorithm = ALGORITHMS[name]
+    plain = dataclasses.replace(algorithm, wire=hf.wires.Compressed(hf.wires.Natural()))
+    rule = algorithm.rule if algorithm.rule.hears_uploads else hf.Uploaded(algorithm.rule)
+    shifted = hf.Algorithm(rule, hf.wires.Diana(hf.wires.Natural()), name=algorithm.name)
+    for lossy in (plain, shifted):
+        assert hf.testing.check(lossy, only=["types"]).passed == ("types",)
 
 
 def test_every_name_is_checked():

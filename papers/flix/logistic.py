@@ -32,6 +32,7 @@ class Study:
     shares: tuple[float, ...]  # k as a share of d; 0 is k = 1
     rounds: dict[str, int]  # at most, by method
     precise: float = 1e-12  # a run ends at this gap
+    most: int | None = None  # examples to use, the first of the file; all unless given
     beside_dcgd: tuple[str, ...] = ()  # what else to run on few clients, with the largest k
 
 
@@ -73,6 +74,7 @@ def smaller(study: Study) -> Study:
         shares=(1 / 3,),
         rounds={GD: 40, DIANA: 40, DCGD: 40},
         beside_dcgd=(),
+        most=800,
     )
 
 
@@ -201,7 +203,8 @@ def compare(study: Study, names: Sequence[str], folder: Path, watch: Watch) -> F
     """Every method on every data set."""
     curves, problems = [], []
     for name in names:
-        examples = data.load(name, folder)
+        x, y = data.load(name, folder)
+        examples = hf.Examples(x[: study.most], y[: study.most])
         for clients, methods in (
             (study.many, (GD, DIANA)),
             (study.few, (DCGD, *study.beside_dcgd)),

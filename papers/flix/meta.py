@@ -1,5 +1,6 @@
 """Does FLIX beat FOMAML and Reptile, and both its ends, on natural splits? Figure 1 of the paper."""
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,8 +20,8 @@ def run(folder: Path, results: Path, quick: bool, watch: Watch = silent) -> str:
     seeds = 1 if quick else tuning.SEEDS
     plans = tuning.plans(folder, seeds)
     if quick:
-        small = ((0.0, 0.5, 1.0), (1.0,), (1e-1,), (0.1,), 5)
-        found = [tuning.compare(plan, *small, watch=watch) for plan in plans[:1]]
+        small = dataclasses.replace(plans[0], rates=(1.0,), rounds=5)
+        found = [tuning.compare(small, (0.0, 0.5, 1.0), (1e-1,), (0.1,), watch)]
     else:
         found = [tuning.compare(plan, watch=watch) for plan in plans]
     draw(found, results)
@@ -51,7 +52,9 @@ def draw(found: list[Result], folder: Path) -> None:
                 low, high = accuracies.mean() + np.array([-1, 1]) * accuracies.std(ddof=1)
                 axis.axhspan(low, high, color=colour, alpha=0.12, lw=0)
         axis.set(title=result.name, xlabel="alpha (0: local, 1: global)")
-        axis.legend(frameon=False, fontsize=9, loc="lower right")
+        low, high = axis.get_ylim()
+        axis.set_ylim(low - 0.25 * (high - low), high)  # room for the legend
+        axis.legend(frameon=False, fontsize=9, loc="lower right", ncols=3)
     axes[0].set_ylabel("test accuracy, mean over clients")
     report.save(figure, folder, "meta")
 
@@ -111,6 +114,8 @@ def section(found: list[Result]) -> str:
     """What the paper did, what was done here, numbers, and what agrees."""
     seeds = len(next(iter(found[0].scores.values())))
     data = "; ".join(f"{result.name}, {result.about}" for result in found)
+    some = {True: "all splits", False: "the first split"}
+    tuned = " and ".join(f"{some[result.tuned_on == seeds]} ({result.name})" for result in found)
     rounds = max(s.rounds for r in found for scores in r.scores.values() for s in scores)
     parts = [
         "## FLIX against FOMAML and Reptile",
@@ -122,7 +127,7 @@ def section(found: list[Result]) -> str:
         f"**Here**: that data set is not available. Instead: {data}. Softmax regression, accuracy instead "
         f"of recall@5. Half of each source's examples are the test, the same for all splits; {seeds} "
         f"random splits of the rest into training and validation (mean ± standard deviation). On the "
-        f"first split's validation data every method chooses its step sizes, FLIX also the tolerance of "
+        f"validation data of {tuned} every method chooses its step sizes, FLIX also the tolerance of "
         f"its local optima (for each alpha; the authors chose one for all); on every split it chooses when "
         f"to stop, within {rounds} rounds (the paper: 10,000 and 50,000 iterations). Reptile's step in the "
         f"table is per mean inner gradient, so that it compares with the others'.",

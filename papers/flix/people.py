@@ -89,7 +89,10 @@ def hospitals(folder: Path) -> Owned | None:
     tables = [np.genfromtxt(f, delimiter=",", missing_values="?") for f in files]
     rows = np.concatenate(tables)
     owner = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
-    about = "like (a): each hospital divided among 4 workers with at most 10 patients, missing values set to the mean"
+    about = (
+        "like (a) (each hospital divided among 4 workers with at most 10 patients, missing values set to "
+        "the mean)"
+    )
     return Owned("heart disease, four hospitals", about, rows[:, :-1], rows[:, -1] > 0, owner, 2)
 
 

@@ -1,7 +1,6 @@
 """FLIX, FOMAML and Reptile on natural splits, each with settings chosen on validation data.
 
-Every method chooses its settings on validation data of the first split, and how long it trains on
-those of each; test examples are the same for all splits, and no choice depends on them.
+Test examples are the same for all splits, and no choice depends on them.
 """
 
 import dataclasses
@@ -23,6 +22,7 @@ RATES = (0.3, 1.0, 3.0, 10.0)
 INNER_RATES = (0.03, 0.3, 1.0, 3.0)
 INNER_STEPS = 5
 ROUNDS, LOOKS = 400, 4  # training stops at the best of so many looks at the validation data
+FEW_RATES, FEW_ROUNDS = (0.1, 0.3, 1.0), 200  # for patients, who are few
 SEEDS = 3
 FOMAML, REPTILE = "FOMAML", "Reptile"
 
@@ -71,6 +71,9 @@ class Plan:
     name: str
     about: str
     splits: tuple[people.Split, ...]
+    rates: tuple[float, ...]
+    rounds: int
+    tuned_on: int  # so many of the splits; more where validation data are few
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,13 +93,14 @@ class Choice(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """Scores of every split, by alpha and by name, and what was chosen on the first."""
+    """Scores of every split, by alpha and by name, and what was chosen."""
 
     name: str
     about: str
     scores: dict[float | str, list[Score]]
     choices: dict[float | str, Choice]
     clients: str
+    tuned_on: int
 
     def test(self, method: float | str) -> np.ndarray:
         """Test accuracy on every split."""
@@ -168,6 +172,10 @@ def best_round(
     return max(scores, key=lambda score: score.order)
 
 
+def _mean_order(scores: Sequence[Score]) -> tuple[float, ...]:
+    return tuple(np.mean([score.order for score in scores], axis=0))
+
+
 def grid(
     method: float | str, rates: Sequence[float], tolerances: Sequence[float], inner: Sequence[float]
 ) -> list[Choice]:
@@ -179,13 +187,11 @@ def grid(
 def compare(
     plan: Plan,
     alphas: Sequence[float] = ALPHAS,
-    rates: Sequence[float] = RATES,
     tolerances: Sequence[float] = TOLERANCES,
     inner_rates: Sequence[float] = INNER_RATES,
-    rounds: int = ROUNDS,
     watch: Watch = silent,
 ) -> Result:
-    """Every method: a grid search on the first split's validation data, then all splits."""
+    """Every method: a grid search on validation data, then all splits with the same choice."""
     methods: list[float | str] = [*alphas, FOMAML, REPTILE]
     watch(f"{plan.name}, local optima", 0, len(methods))
     sites = [prepare(split, tolerances) for split in plan.splits]
@@ -193,23 +199,27 @@ def compare(
     choices: dict[float | str, Choice] = {}
     for k, method in enumerate(methods):
         watch(f"{plan.name}, {method}", k, len(methods))
-        options = grid(method, rates, tolerances, inner_rates)
-        tried = {choice: train(sites[0], method, choice, rounds) for choice in options}
-        best = max(options, key=lambda choice: tried[choice].order)
-        others = [train(site, method, best, rounds) for site in sites[1:]]
-        scores[method], choices[method] = [tried[best], *others], best
+        options = grid(method, plan.rates, tolerances, inner_rates)
+        tried = {
+            choice: [train(site, method, choice, plan.rounds) for site in sites[: plan.tuned_on]]
+            for choice in options
+        }
+        merits = {choice: _mean_order(found) for choice, found in tried.items()}
+        best = max(options, key=merits.__getitem__)
+        others = [train(site, method, best, plan.rounds) for site in sites[plan.tuned_on :]]
+        scores[method], choices[method] = [*tried[best], *others], best
     sizes = plan.splits[0].train.sizes
     each = f"{sizes.min()}" if np.ptp(sizes) == 0 else f"{sizes.min()} to {sizes.max()}"
     clients = f"{len(sizes)} clients with {each} training examples"
-    return Result(plan.name, plan.about, scores, choices, clients)
+    return Result(plan.name, plan.about, scores, choices, clients, plan.tuned_on)
 
 
 def plans(folder: Path, seeds: int) -> list[Plan]:
     """People with distinct data, and hospitals whose patients are divided among workers."""
     by_person, heart = people.people(folder), people.hospitals(folder)
-    splits = (people.split(by_person, 24, 50, seed) for seed in range(seeds))
-    found = [Plan(by_person.name, by_person.about, tuple(splits))]
+    splits = tuple(people.split(by_person, 24, 50, seed) for seed in range(seeds))
+    plans = [Plan(by_person.name, by_person.about, splits, RATES, ROUNDS, tuned_on=1)]
     if heart is not None:
-        splits = (people.split_among_workers(heart, 4, 10, 100, seed) for seed in range(seeds))
-        found.append(Plan(heart.name, heart.about, tuple(splits)))
-    return found
+        splits = tuple(people.split_among_workers(heart, 4, 10, 100, seed) for seed in range(seeds))
+        plans.append(Plan(heart.name, heart.about, splits, FEW_RATES, FEW_ROUNDS, tuned_on=seeds))
+    return plans
