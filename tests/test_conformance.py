@@ -77,8 +77,10 @@ def test_conforms(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["fedpvr", "feddc", "fedsplit, all", "fedadam", "scaffold_plus", "two_way_transfer"]
-    + ["adaptive clipping", "flix_one_shot"],
+    [
+        *("fedpvr", "feddc", "fedsplit, all", "fedadam", "scaffold_plus", "two_way_transfer"),
+        *("adaptive clipping", "flix_one_shot"),
+    ],
 )
 def test_rules_take_a_lossy_wire(name):
     """Every reply is compressed, whatever it carries; through DIANA what is heard is uploaded."""

@@ -13,6 +13,15 @@ from papers.mixed.common import Watch, silent
 
 STYLES = {FOMAML: ("#D55E00", "--"), REPTILE: ("#009E73", ":")}
 BLUE = "#0072B2"
+CAVEATS = {
+    "HAPT": "- HAPT: 24 examples per person were settled on after trials with 6, 12 and 24 on one other "
+    "split, judged on test data. With 6 and 12 the global model was better than every mixture (0.913 "
+    "against 0.895 and 0.926 against 0.923 at alpha = 0.8): the advantage over both ends needs local "
+    "models that are about as good as the global one.",
+    "heart": "- Heart disease: the grid was changed once after its test results were seen. With steps up "
+    "to 10, chosen on one split, FLIX was erratic (0.764 ± 0.078 at alpha = 0.8), its best was 0.803 at "
+    "alpha = 0.6, and Reptile had 0.813.",
+}
 
 
 def run(folder: Path, results: Path, quick: bool, watch: Watch = silent) -> str:
@@ -84,6 +93,13 @@ def label(method: float | str) -> str:
     return f"FLIX, alpha = {method:g}{ends.get(method, '')}"
 
 
+def verdict(gaps: np.ndarray) -> str:
+    """In a word, from the difference to the better competitor on every split."""
+    if (gaps > 0).all():
+        return "agrees"
+    return "undecided" if (gaps > 0).any() else "**does not agree**"
+
+
 def verdicts(found: list[Result]) -> Iterator[str]:
     """What the numbers say about the claim."""
     for result in found:
@@ -94,11 +110,10 @@ def verdicts(found: list[Result]) -> Iterator[str]:
             gaps = result.test(best) - result.test(other)
             wins = f"better in {int((gaps > 0).sum())} of {len(gaps)} splits"
             parts.append(f"{100 * gaps.mean():+.1f} points against {label(other)} ({wins})")
-        ends = max(result.test(0.0).mean(), result.test(1.0).mean())
-        meta = max(result.test(FOMAML).mean(), result.test(REPTILE).mean())
-        mean = result.test(best).mean()
-        first = "agrees" if mean > ends else "**does not agree**"
-        second = "agrees" if mean > meta else "**does not agree**"
+        first, second = (
+            verdict(result.test(best) - max(map(result.test, others), key=np.mean))
+            for others in ((0.0, 1.0), (FOMAML, REPTILE))
+        )
         tuned = result.tuned_alphas()
         picked = np.mean([result.scores[a][k].test for k, a in enumerate(tuned)])
         preferred = ", ".join(f"{alpha:g}" for alpha in tuned)
@@ -108,6 +123,13 @@ def verdicts(found: list[Result]) -> Iterator[str]:
             f"Validation data would choose alpha = {preferred} (one per split), with a test accuracy of "
             f"{picked:.3f}."
         )
+
+
+def caveats(found: list[Result]) -> Iterator[str]:
+    """What was tried before, where it bears on how far to trust the numbers."""
+    for start, text in CAVEATS.items():
+        if any(result.name.startswith(start) for result in found):
+            yield text
 
 
 def section(found: list[Result]) -> str:
@@ -133,6 +155,6 @@ def section(found: list[Result]) -> str:
         f"table is per mean inner gradient, so that it compares with the others'.",
         "![accuracy against alpha](results/meta.png)",
         table(found),
-        "\n".join(verdicts(found)),
+        "\n".join([*verdicts(found), *caveats(found)]),
     ]
     return "\n\n".join(parts)

@@ -14,7 +14,7 @@ from holdfast.errors import HoldfastError
 from holdfast.keys import Purpose, client_key
 from holdfast.local import Steps, solve
 from holdfast.places import note, place
-from holdfast.rule import ClientView, ServerView, State, Tilt
+from holdfast.rule import ClientView, Rule, ServerView, State, Tilt
 from holdfast.trees import (
     Tree,
     add,
@@ -170,27 +170,27 @@ def tilted_gradient(grad: Any, tilt: Tilt) -> Any:
 
 
 def prepare_cohort(
-    algorithm: Algorithm,
+    rule: Rule,
     model: HasLoss,
     x: Tree,
-    rows: Sides,
+    rows: Tree,
     examples: Tree,
     work: Work,
     fresh: jax.Array,
     key: jax.Array,
-) -> Sides:
-    """What clients do once, before their first round; `fresh` says which slots have not yet."""
+) -> Tree:
+    """The rule's rows, after what clients do once before their first round; `fresh` says which
+    slots have not yet."""
     dtype = float_type(x)
     work = work._replace(weight=jnp.asarray(work.weight).astype(dtype))
 
-    def prepare(row: Sides, slot: Work) -> Sides:
-        me = hyper.of_client(algorithm, slot.client, dtype)
+    def prepare(row: Tree, slot: Work) -> Tree:
+        me = hyper.of_client(rule, slot.client, dtype)
         gradient_key = client_key(key, slot.client, Purpose.GRADIENT)
         loss, grad = local_objective(model, examples, slot, gradient_key)
-        at = ClientView(x, (), row.rule, grad, slot.weight, loss=loss)
-        return Sides(me.rule.prepare(at), row.wire)
+        return me.prepare(ClientView(x, (), row, grad, slot.weight, loss=loss))
 
-    def one(_: None, client: tuple[Sides, Work, jax.Array]) -> tuple[None, Sides]:
+    def one(_: None, client: tuple[Tree, Work, jax.Array]) -> tuple[None, Tree]:
         row, slot, is_fresh = client
         with place(client=slot.client):
             return None, lax.cond(is_fresh, prepare, lambda row, _: row, row, slot)

@@ -6,7 +6,8 @@ from typing import Any
 import jax
 
 from holdfast.places import debugging
-from holdfast.round import Outcome, Sides, federated_round, prepare_cohort
+from holdfast.round import Outcome, federated_round, prepare_cohort
+from holdfast.trees import Tree
 
 _programs: list[str] = []  # the algorithm of every round compiled in this process
 
@@ -29,7 +30,7 @@ def compiled_programs() -> int:
 class Engine:
     """A whole round is one compiled program; new numbers, cohorts and seeds compile nothing anew."""
 
-    def prepare(self, t: int, **given: Any) -> Sides:
+    def prepare(self, t: int, **given: Any) -> Tree:
         """Clients' work before their first round."""
         return _compiled_preparation(**given)
 
@@ -50,7 +51,7 @@ class DebugEngine:
     that says the round, client, step and batch (rows of the data; -1 is padding).
     """
 
-    def prepare(self, t: int, **given: Any) -> Sides:
+    def prepare(self, t: int, **given: Any) -> Tree:
         """Clients' work before their first round."""
         with jax.disable_jit(), debugging(round=t):
             return prepare_cohort(**given)

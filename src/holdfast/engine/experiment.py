@@ -231,16 +231,16 @@ class Experiment:
         found = self.engine.prepare(
             t,
             fresh=fresh,
-            algorithm=hyper.at_round(self.algorithm, 0),
+            rule=hyper.at_round(self.algorithm, 0).rule,
             model=self.model,
             x=self.params,
-            rows=given["rows"],
+            rows=given["rows"].rule,
             examples=self.examples,
             work=given["work"],
             key=jax.random.fold_in(jax.random.key(self.seed), Purpose.PREPARE),
         )
-        self._warn_of_doubts(ids, fresh, jax.device_get(found.rule))
-        return found
+        self._warn_of_doubts(ids, fresh, jax.device_get(found))
+        return given["rows"]._replace(rule=found)
 
     def _warn_of_doubts(self, ids: np.ndarray, fresh: np.ndarray, rows: Any) -> None:
         new = np.flatnonzero(fresh)

@@ -60,7 +60,7 @@ class Constants:
 
     @property
     def diameter(self) -> float:
-        r"""$D = \max_{ij} \|x_i - x_j\|^2$."""
+        r"""$D = \max_{ij} \|x_i - x_j\|^2$, squared as in the paper's proof."""
         # Row by row: all pairs at once would be n^2 models.
         return max(float(np.max(np.sum((self.optima - row) ** 2, axis=1))) for row in self.optima)
 
