@@ -8,7 +8,7 @@ import itertools
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,28 +25,6 @@ ROUNDS, LOOKS = 400, 4  # training stops at the best of so many looks at the val
 FEW_RATES, FEW_ROUNDS = (0.1, 0.3, 1.0), 200  # for patients, who are few
 SEEDS = 3
 FOMAML, REPTILE = "FOMAML", "Reptile"
-
-
-@dataclasses.dataclass(frozen=True)
-class Named:
-    """An evaluator whose numbers have a name before theirs, so that two of a kind can be used."""
-
-    name: str
-    inner: Any
-    keeps_last_models = False
-
-    @property
-    def every(self) -> int:
-        """Rounds between measurements."""
-        return self.inner.every
-
-    def check(self, model: hf.Model, params: Any, clients: int) -> None:
-        """Leave it to the evaluator."""
-        self.inner.check(model, params, clients)
-
-    def __call__(self, scene: Any) -> dict[str, float]:
-        """The same numbers under longer names."""
-        return {f"{self.name}_{name}": value for name, value in self.inner(scene).items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,7 +135,7 @@ def best_round(
     """Train, and take the round that is best on validation data."""
     every = max(1, rounds // LOOKS)
     looks = [
-        Named(name, hf.evaluate.personal(examples, every=every, adapt=adapt))
+        hf.evaluate.personal(examples, every=every, adapt=adapt, name=name)
         for name, examples in (("validation", split.validation), ("test", split.test))
     ]
     model = hf.models.softmax_regression(split.classes)

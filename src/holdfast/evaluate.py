@@ -128,13 +128,14 @@ class ServerModel:
 
     examples: Any
     every: int = 1
+    name: str = ""
     keeps_last_models = False
 
     def check(self, model: Model, params: Tree, clients: int) -> None:
         _check_examples(self.examples, model, params)
 
     def __call__(self, scene: Scene) -> dict[str, float]:
-        return measure(scene.model, scene.state.params, self.examples)
+        return _named(self.name, measure(scene.model, scene.state.params, self.examples))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,6 +144,7 @@ class ClientAverage:
 
     examples: Any
     every: int = 1
+    name: str = ""
     keeps_last_models = True
 
     def check(self, model: Model, params: Tree, clients: int) -> None:
@@ -150,7 +152,7 @@ class ClientAverage:
 
     def __call__(self, scene: Scene) -> dict[str, float]:
         found = measure(scene.model, average_of_clients(scene), self.examples)
-        return {f"average_{name}": value for name, value in found.items()}
+        return _named(self.name, {f"average_{name}": value for name, value in found.items()})
 
 
 def average_of_clients(scene: Scene) -> Tree:
@@ -175,6 +177,7 @@ class Personal:
     every: int = 1
     latest: bool = False
     adapt: Local | None = None
+    name: str = ""
 
     @property
     def keeps_last_models(self) -> bool:
@@ -216,7 +219,11 @@ class Personal:
             worst = values[::-1] if "loss" in name else values
             out[f"personal_{name}"] = float(values.mean())
             out[f"personal_{name}_worst_tenth"] = float(worst[: -(-len(values) // 10)].mean())
-        return out
+        return _named(self.name, out)
+
+
+def _named(name: str, found: dict[str, float]) -> dict[str, float]:
+    return {f"{name}_{key}": value for key, value in found.items()} if name else found
 
 
 def _every(every: int) -> int:
@@ -226,20 +233,27 @@ def _every(every: int) -> int:
 
 
 @explain_arguments
-def on(examples: Tree, every: int = 1) -> ServerModel:
-    """The server's model: `loss` and the model's other metrics, every so many rounds."""
-    return ServerModel(examples, _every(every))
+def on(examples: Tree, every: int = 1, name: str = "") -> ServerModel:
+    """The server's model: `loss` and the model's other metrics, every so many rounds.
+
+    With `name="validation"` they are called `validation_loss` and so on.
+    """
+    return ServerModel(examples, _every(every), name)
 
 
 @explain_arguments
-def client_average(examples: Tree, every: int = 1) -> ClientAverage:
+def client_average(examples: Tree, every: int = 1, name: str = "") -> ClientAverage:
     """The average of every client's latest model (`average_accuracy`): what FedDyn's tables report."""
-    return ClientAverage(examples, _every(every))
+    return ClientAverage(examples, _every(every), name)
 
 
 @explain_arguments
 def personal(
-    examples: Tree, every: int = 1, latest: bool = False, adapt: Local | None = None
+    examples: Tree,
+    every: int = 1,
+    latest: bool = False,
+    adapt: Local | None = None,
+    name: str = "",
 ) -> Personal:
     """Each client's own model (`personal_accuracy`, and that of the worst tenth of clients).
 
@@ -250,5 +264,6 @@ def personal(
             (which is the server's model unless the method is a personal one).
         adapt: local steps that each client takes from that model on its own training data before it
             is measured, as meta-learning does.
+        name: goes before the names of what is measured.
     """
-    return Personal(examples, _every(every), latest, adapt)
+    return Personal(examples, _every(every), latest, adapt, name)

@@ -191,7 +191,8 @@ def _descend(
             f, g = optax.value_and_grad_from_state(value)(z, state=state)
             move, state = optimizer.update(g, state, z, value=f, grad=g, value_fn=value)
             z = optax.apply_updates(z, move)
-        return z, state, norm(grad(z)).astype(begin.dtype), k + 1
+            steepness = norm(optax.tree.get(state, "grad"))  # the search has been there already
+        return z, state, steepness.astype(begin.dtype), k + 1
 
     with jax.numpy_dtype_promotion("standard"):
         state = optimizer.init(start)

@@ -371,8 +371,17 @@ class Experiment:
             sizes / self.planner.mean_size,
             self,
         )
-        due = (e for e in self.evaluators if state.round % e.every == 0)
-        return {name: value for e in due for name, value in e(scene).items()}
+        measured: dict[str, Any] = {}
+        for evaluator in self.evaluators:
+            found = evaluator(scene) if state.round % evaluator.every == 0 else {}
+            twice = sorted(found.keys() & measured.keys())
+            if twice:
+                raise HoldfastError(
+                    f"evaluate: two evaluators both report `{twice[0]}`; give one a name, such as "
+                    f'hf.evaluate.on(examples, name="validation").'
+                )
+            measured |= found
+        return measured
 
 
 def _local_steps(
