@@ -1,8 +1,11 @@
 """The studies run, in small; their full results are in `papers/*/README.md`."""
 
+import dataclasses
+
 import numpy as np
 from jax import tree
 
+from papers.flix import logistic
 from papers.fsl.study import compare_on_classes
 from papers.mixed import common, dissimilarity, embeddings, imbalance, text
 
@@ -44,3 +47,23 @@ def test_the_text_study_runs_on_generated_sources():
     run = common.simulate(common.silent, common.ONE_WAY, rounds=1, **arguments)
     assert all(np.isfinite(leaf).all() for leaf in tree.leaves(run.params))
     assert run.ledger.models_transmitted == 1.5
+
+
+def test_smaller_alpha_needs_fewer_rounds_and_diana_does_not_stall(x64, tmp_path):
+    """Figures 2, 3 and 9 of FLIX in small, on generated data."""
+    study = dataclasses.replace(
+        logistic.smaller(logistic.REGULARISED),
+        alphas=(0.1, 1.0),
+        compressed_alphas=(0.9,),
+        rounds={logistic.GD: 150, logistic.DIANA: 400, logistic.DCGD: 400},
+        accuracy=1e-6,
+        beside_dcgd=(logistic.DIANA,),
+        most=200,
+    )
+    found = logistic.compare(study, ("ijcnn1",), tmp_path, lambda *_: None)
+    assert found.generated == ["ijcnn1"]
+    needed = {c.setting.alpha: c.needed for c in found.curves if c.setting.method == logistic.GD}
+    assert 0 < needed[0.1] < needed[1.0]
+    ends = {c.setting.method: c.end for c in found.curves if c.setting.alpha == 0.9}
+    assert ends[logistic.DIANA] < 1e-9 < 1e-6 < ends[logistic.DCGD]
+    assert all(curve.gap[0] <= curve.promise.first_gap for curve in found.curves)

@@ -34,7 +34,7 @@ class Terms(NamedTuple):
 def _value(x: jax.Array, terms: Terms) -> jax.Array:
     scores = terms.alpha * (terms.inputs @ x) + terms.offsets
     losses = jax.nn.softplus(scores) - terms.labels * scores
-    deployed = terms.alpha * x + (1 - terms.alpha) * terms.optima
+    deployed = terms.alpha * x[None] + (1 - terms.alpha) * terms.optima
     return terms.weights @ losses + terms.l2 / 2 * jnp.mean(jnp.sum(deployed**2, axis=1))
 
 
@@ -111,7 +111,7 @@ class Objective:
         scores = terms.alpha * (terms.inputs @ x) + terms.offsets
         pull = terms.weights * clients * (jax.nn.sigmoid(scores) - terms.labels)
         data = np.add.reduceat(np.asarray(terms.inputs * pull[:, None]), self.starts, axis=0)
-        deployed = terms.alpha * x + (1 - terms.alpha) * terms.optima
+        deployed = terms.alpha * x[None] + (1 - terms.alpha) * terms.optima
         return float(np.sum((terms.alpha * (data + terms.l2 * deployed)) ** 2))
 
 

@@ -79,14 +79,16 @@ def run_sine(given: argparse.Namespace, results: Path, console: Console) -> str:
     """Fitting sine functions."""
     from papers.flix import sine
 
-    return sine.run(given.folder, results, given.quick)
+    with progress_bar(console) as watch:
+        return sine.run(given.folder, results, given.quick, watch)
 
 
 def run_meta(given: argparse.Namespace, results: Path, console: Console) -> str:
     """Against FOMAML and Reptile."""
     from papers.flix import meta
 
-    return meta.run(given.folder, results, given.quick)
+    with progress_bar(console) as watch:
+        return meta.run(given.folder, results, given.quick, watch)
 
 
 PARTS: dict[str, Callable[[argparse.Namespace, Path, Console], str]] = {
