@@ -156,6 +156,11 @@ REFUSED = {
     "share too large": (lambda: W.TopK(share=2.0), {}, r"share=2\.0; give a number in \(0, 1\]"),
     "levels": (lambda: W.Quantise(0), {}, r"Quantise: levels=0; give at least 1"),
     "cast": (lambda: W.Cast("int8"), {}, r"Cast: dtype='int8'; give 'bfloat16' or 'float16'"),
+    "one broadcast": (
+        lambda: W.Downlink(W.Wire(), W.TopK(k=hf.PerClient([1, 2]))),
+        {},
+        r"everybody receives the same broadcast",
+    ),
     "bound": (lambda: W.Clipped(W.Wire(), bound=0.0), {}, r"bound=0\.0; give a number above 0"),
 }
 

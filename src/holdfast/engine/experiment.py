@@ -24,6 +24,7 @@ from holdfast.engine.ledger import Entry, Ledger
 from holdfast.engine.rows import Rows
 from holdfast.engine.server_side import ServerSide
 from holdfast.engine.state import RunState
+from holdfast.engine.traffic import Traffic
 from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError
 from holdfast.evaluate import Evaluator, Scene
 from holdfast.keys import Purpose, host_generator, round_key
@@ -90,6 +91,7 @@ class Experiment:
         self._prepared: dict[int, Sides] = {}
         now = hyper.at_round(algorithm, 0)
         self.outline = outline(now, self.params)
+        self.traffic = Traffic(algorithm, self.outline, len(clients), self.selection)
         everyone = isinstance(self.cohort, Everyone)
         now.check_wire(self.outline.payload, len(clients), everyone)
 
@@ -319,7 +321,7 @@ class Experiment:
                 )
             rows = state.rows.write(ids, outcome.rows, accepted)
             state = dataclasses.replace(state, params=outcome.x, server=outcome.server, rows=rows)
-        entry = Entry(t + 1, tuple(int(i) for i in ids), *self._traffic(state, ids))
+        entry = Entry(t + 1, tuple(int(i) for i in ids), *self.traffic.of_round(state, ids))
         state = dataclasses.replace(state, round=t + 1, ledger=state.ledger.record(entry))
         seconds = time.perf_counter() - began
         row = {"round": t + 1, **self._evaluate(state)} | {
@@ -330,37 +332,6 @@ class Experiment:
             "seconds": seconds,
         }
         return dataclasses.replace(state, history=state.history.record(row))
-
-    def _traffic(self, state: RunState, ids: np.ndarray) -> tuple[Any, Any]:
-        """Bits down and up: one number for everybody, or one for each where clients differ."""
-        now = hyper.at_round(self.algorithm, state.round)
-        quiet = now.rule.quiet(len(self.clients))
-        alike = not (self.selection or hyper.varies(now.wire) or now.wire.replicates or quiet.any())
-        if alike:
-            payload = self.outline.payload
-            return now.wire.bits_down(self.outline.broadcast), now.wire.bits_up(payload)
-        last = state.ledger.last_contact() if now.wire.replicates else {}
-        each = [(0, 0) if quiet[i] else self._traffic_of(int(i), now, state, last) for i in ids]
-        return tuple(down for down, _ in each), tuple(up for _, up in each)
-
-    def _traffic_of(
-        self, client: int, now: Algorithm, state: RunState, last: dict[int, int]
-    ) -> tuple[int, int]:
-        broadcast, payload = self.outline.broadcast, self.outline.payload
-        wire = hyper.of_client(now.wire, client, float)
-        if self.selection is not None:
-            sent = self.selection.sent
-            return wire.bits_down(sent(client, broadcast)), wire.bits_up(sent(client, payload))
-        if not wire.replicates:
-            return wire.bits_down(broadcast), wire.bits_up(payload)
-        # Who was there last round receives the change; others what they missed, or all of it.
-        down = 8 * nbytes(broadcast)
-        if client in last:
-            missed = (
-                hyper.at_round(self.algorithm.wire, t) for t in range(last[client], state.round + 1)
-            )
-            down = min(down, sum(w.bits_down(broadcast) for w in missed))
-        return down, wire.bits_up(payload)
 
     def _evaluate(self, state: RunState) -> dict[str, Any]:
         sizes = self.clients.sizes

@@ -2,6 +2,8 @@
 
 import jax
 
+from holdfast import hyper
+from holdfast.errors import HoldfastError
 from holdfast.rule import State
 from holdfast.trees import Number, Tree, add, sub
 from holdfast.wires.compressor import Compressor, code_bits, compress, decompress
@@ -36,6 +38,13 @@ class Downlink(Inside):
     lossless = False
     replicates = True
     compressor: Compressor
+
+    def __post_init__(self) -> None:
+        if hyper.varies(self.compressor):
+            raise HoldfastError(
+                "Downlink: the compressor differs between clients, and everybody receives the same "
+                "broadcast; give one number, or a schedule."
+            )
 
     def init(self, payload: Tree, broadcast: Tree) -> State:
         inner = self.inner.init(payload, broadcast)
