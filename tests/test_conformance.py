@@ -71,15 +71,18 @@ ALGORITHMS = {
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_conforms(name):
-    report = hf.testing.check(ALGORITHMS[name])
+    # Most on a model of two leaves, which compiles in half the time.
+    model = (
+        None if name in ("fedpvr", "feddyn", "scaffold_plus") else hf.models.softmax_regression(3)
+    )
+    report = hf.testing.check(ALGORITHMS[name], model)
     assert report.passed == tuple(hf.testing.CHECKS)
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        *("fedpvr", "feddc", "fedsplit, all", "fedadam", "scaffold_plus", "two_way_transfer"),
-        *("adaptive clipping", "flix_one_shot"),
+        *("feddc", "fedsplit, all", "scaffold_plus", "adaptive clipping", "flix_one_shot"),
     ],
 )
 def test_rules_take_a_lossy_wire(name):

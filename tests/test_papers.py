@@ -55,7 +55,7 @@ def test_smaller_alpha_needs_fewer_rounds_and_diana_does_not_stall(x64, tmp_path
         logistic.smaller(logistic.REGULARISED),
         alphas=(0.1, 1.0),
         compressed_alphas=(0.9,),
-        rounds={logistic.GD: 150, logistic.DIANA: 400, logistic.DCGD: 400},
+        rounds={logistic.GD: 60, logistic.DIANA: 200, logistic.DCGD: 100},
         accuracy=1e-6,
         beside_dcgd=(logistic.DIANA,),
         most=200,

@@ -4,7 +4,7 @@ from typing import Any
 
 from jax import tree
 
-from holdfast import Chain, ClientView, Rule, Tilt
+from holdfast import Chain, ClientView, Need, Rule, Tilt
 from holdfast.rules import ControlVariate, Dynamic
 from holdfast.trees import Tree, scale
 from papers.feddyn.authors import AuthorsControlVariate
@@ -26,7 +26,7 @@ class AuthorsDynamic(Rule):
 class AuthorsDrift(Rule):
     """FedDC's code: as SCAFFOLD in FedDyn's, but c is divided by the share here too."""
 
-    needs = ControlVariate.needs
+    needs = frozenset({Need.PLAIN_STEPS, Need.HONEST_DELTA})
     path: Any  # K times the undecayed step size
 
     init, send, step = ControlVariate.init, ControlVariate.send, ControlVariate.step

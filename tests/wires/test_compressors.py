@@ -73,7 +73,7 @@ def test_a_contraction(name):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("size", [1, 5, 67])
+@pytest.mark.parametrize("size", [1, 67])
 def test_the_message_is_as_long_as_the_ledger_says(name, size, dtype, x64):
     compressor, v, key = ALL[name], vector(size, dtype), jax.random.key(3)
     code = compressor.encode(v, key)
