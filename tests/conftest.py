@@ -1,7 +1,13 @@
 """Strict JAX in every test: types and ranks must not be promoted behind our back."""
 
+import gc
+
 import jax
 import pytest
+
+# Hundreds of compiled programs stay alive, and looking through all of them for garbage every few
+# hundred objects would cost more than the garbage.
+gc.set_threshold(100_000, 50, 100)
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")

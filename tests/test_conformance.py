@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import numpy as np
 import optax
 import pytest
 
@@ -13,7 +12,6 @@ ALGORITHMS = {
     "fedavg": hf.algorithms.fedavg(),
     "fedavg, server step": hf.algorithms.fedavg(server_learning_rate=0.8, weighting="uniform"),
     "fedprox": hf.algorithms.fedprox(mu=0.1),
-    "fedprox, per client": hf.algorithms.fedprox(mu=hf.PerClient(np.array([0.1, 0.2, 0.3, 0.0]))),
     "scaffold": hf.algorithms.scaffold(),
     "scaffold, published": hf.algorithms.scaffold(upload="published"),
     "scaffold, option I": hf.algorithms.scaffold(option="I", server_learning_rate=0.9),
@@ -46,7 +44,6 @@ ALGORITHMS = {
         hf.algorithms.diana(hf.wires.RandK(k=hf.PerClient([3, 9, 12, 6]))),
         SEARCH,
     ),
-    "flix, feddyn": hf.algorithms.flix(0.5, hf.algorithms.feddyn(0.1), SEARCH),
     "flix_one_shot": hf.algorithms.flix_one_shot(0.3, hf.PerClient([1.0, 2.0, 3.0, 0.5]), SEARCH),
     "dcgd": hf.algorithms.dcgd(hf.wires.Quantise(levels=7)),
     "diana": hf.algorithms.diana(hf.wires.RandK(k=9, shared_seed=True), beta=0.2),
@@ -65,7 +62,6 @@ ALGORITHMS = {
         hf.rules.ControlVariate(),
         hf.wires.Downlink(hf.wires.Compressed(hf.wires.Cast()), hf.wires.TopK(k=9)),
     ),
-    "an optax optimiser": hf.Algorithm(hf.rules.ServerOptimizer(optax.adagrad(0.1))),
 }
 
 
@@ -82,7 +78,7 @@ def test_conforms(name):
 @pytest.mark.parametrize(
     "name",
     [
-        *("feddc", "fedsplit, all", "scaffold_plus", "adaptive clipping", "flix_one_shot"),
+        *("feddc", "scaffold_plus", "adaptive clipping"),
     ],
 )
 def test_rules_take_a_lossy_wire(name):
