@@ -12,6 +12,7 @@ ALGORITHMS = {
     "fedavg": hf.algorithms.fedavg(),
     "fedavg, server step": hf.algorithms.fedavg(server_learning_rate=0.8, weighting="uniform"),
     "fedprox": hf.algorithms.fedprox(mu=0.1),
+    "fedprox, per client": hf.algorithms.fedprox(mu=hf.PerClient([0.1, 0.2, 0.3, 0.0])),
     "scaffold": hf.algorithms.scaffold(),
     "scaffold, published": hf.algorithms.scaffold(upload="published"),
     "scaffold, option I": hf.algorithms.scaffold(option="I", server_learning_rate=0.9),
@@ -62,6 +63,7 @@ ALGORITHMS = {
         hf.rules.ControlVariate(),
         hf.wires.Downlink(hf.wires.Compressed(hf.wires.Cast()), hf.wires.TopK(k=9)),
     ),
+    "an optax optimiser": hf.Algorithm(hf.rules.ServerOptimizer(optax.adagrad(0.1))),
 }
 
 
@@ -75,12 +77,7 @@ def test_conforms(name):
     assert report.passed == tuple(hf.testing.CHECKS)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("feddc", "scaffold_plus", "adaptive clipping"),
-    ],
-)
+@pytest.mark.parametrize("name", ["feddc", "scaffold_plus", "adaptive clipping"])
 def test_rules_take_a_lossy_wire(name):
     """Every reply is compressed, whatever it carries; through DIANA what is heard is uploaded."""
     algorithm = ALGORITHMS[name]

@@ -202,6 +202,8 @@ class Personal:
             who = i if len(rows) > 1 else 0  # after pooling, everybody shares one client's model
             if self.latest:
                 params = scene.last_model(who)
+            elif scene.weights[who] == 0:  # no data, so nothing of its own
+                params = scene.state.params
             else:
                 params = _deployed(
                     scene.algorithm,

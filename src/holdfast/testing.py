@@ -238,17 +238,24 @@ def _check_order(case: Case) -> None:
 
 
 def _check_padding(case: Case) -> None:
-    """An empty slot changes nothing: the program with one, against a round without padding."""
+    """Empty slots and unused batches change nothing."""
     _, _, given = _first_round(case)
     work, slots = given["work"], len(given["work"].client)
     if slots == 1:  # one client holds all the data, so there is no slot to spare
         return
     count = np.where(np.arange(slots) < slots - 1, work.count, 0).astype(work.count.dtype)
-    padded = _compiled(given | {"work": work._replace(count=count)})
+    emptied = given | {"work": work._replace(count=count)}
+    unused = np.full_like(work.batches[:, :3], -1)
+    wider = emptied["work"]._replace(batches=np.concatenate([work.batches, unused], axis=1))
+    # Without compilation, so that no program is made for the one comparison.
     plain = DebugEngine().round(0, **_permuted(given, np.arange(slots - 1)))
-    _require_close(padded[:2], plain[:2], "results with and without padding")
-    kept = tree.map(lambda a: a[: slots - 1], padded.rows)
-    _require_close(kept, plain.rows, "rows under padding")
+    debugged = DebugEngine().round(0, **(emptied | {"work": wider}))
+    padded = _compiled(emptied)
+    _require_close(debugged[:2], plain[:2], "results with and without padding", 1e-6)
+    for rows in (debugged.rows, padded.rows):
+        kept = tree.map(lambda a: a[: slots - 1], rows)
+        _require_close(kept, plain.rows, "rows under padding")
+    _require_close(padded[:2], plain[:2], "the program with an empty slot and a round without")
     after, before = tree.map(lambda a: np.asarray(a)[-1], (padded.rows, given["rows"]))
     _require_same(after, before, "an empty slot's row before and after the round")
 

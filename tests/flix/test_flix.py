@@ -178,7 +178,16 @@ def test_a_client_without_data_has_nothing_of_its_own(x64):
     clients, _ = random_quadratics(7)
     with_empty = dataclasses.replace(clients, offsets=np.append(clients.offsets, 10))
     algorithm = hf.algorithms.flix(0.5, optimum=SEARCH)
-    run = hf.simulate(algorithm, QUADRATIC, with_empty, hf.Local(0.1, steps=1), rounds=1)
+    tests = hf.Clients.from_rows(clients.examples, [[i % 10] for i in range(11)])
+    run = hf.simulate(
+        algorithm,
+        QUADRATIC,
+        with_empty,
+        hf.Local(0.1, steps=1),
+        rounds=1,
+        evaluate=hf.evaluate.personal(tests),
+    )
+    assert np.isfinite(run.history[-1]["personal_loss"])
     with pytest.raises(hf.HoldfastError, match=r"client 10 has no data.*use the server's"):
         run.personal(10)
     np.testing.assert_array_equal(run.personal_all()[10], run.params)
