@@ -3,9 +3,10 @@
 import numpy as np
 
 from holdfast.data.clients import Examples
+from holdfast.data.dataset import Dataset
 
 
-def digits(test_share: float = 0.2, seed: int = 0) -> tuple[Examples, Examples]:
+def digits(test_share: float = 0.2, seed: int = 0) -> Dataset:
     """scikit-learn's 1,797 handwritten digits, 8 x 8 pixels in [0, 1], as (train, test).
 
     Example:
@@ -20,4 +21,5 @@ def digits(test_share: float = 0.2, seed: int = 0) -> tuple[Examples, Examples]:
     order = np.random.default_rng(seed).permutation(len(labels))
     x, y = (pixels[order] / 16).astype(np.float32), labels[order].astype(np.int32)
     cut = round(len(y) * test_share)
-    return Examples(x[cut:], y[cut:]), Examples(x[:cut], y[:cut])
+    train, test = Examples(x[cut:], y[cut:]), Examples(x[:cut], y[:cut])
+    return Dataset(train, test, classes=10)

@@ -1,0 +1,62 @@
+"""A data set: examples to train and to test on, and whose they are where that is known."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from holdfast.data.clients import Clients, Examples
+from holdfast.errors import HoldfastError
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Dataset:
+    """What every loader returns; unpacks as `train, test`.
+
+    Args:
+        train: examples to train on.
+        test: examples to test on.
+        owners: who owns each training example (any sortable values), for a natural split.
+        test_owners: the same for the test examples.
+        classes: number of labels, for classification.
+        vocabulary: number of symbols, where inputs are text.
+
+    Example:
+        >>> import holdfast as hf
+        >>> train, test = hf.data.digits()
+        >>> hf.data.digits().classes
+        10
+    """
+
+    train: Examples
+    test: Examples
+    owners: Any = None
+    test_owners: Any = None
+    classes: int | None = None
+    vocabulary: int | None = None
+
+    def __iter__(self) -> Iterator[Examples]:
+        return iter((self.train, self.test))
+
+    def natural(self) -> tuple[Clients, Clients]:
+        """The population as it came: every owner a client, with training and test examples of its own."""
+        if self.owners is None:
+            raise HoldfastError(
+                "data: this set does not say whose an example is; use one of hf.data.partition."
+            )
+        owners = np.asarray(self.owners)
+        tested = owners[:0] if self.test_owners is None else np.asarray(self.test_owners)
+        people = np.unique(np.concatenate([owners, tested]))
+
+        def split(examples: Examples, of: np.ndarray) -> Clients:
+            place = np.searchsorted(people, of)
+            order = np.argsort(place, kind="stable")
+            sizes = np.bincount(place, minlength=len(people))
+            return Clients(examples, order, np.concatenate([[0], np.cumsum(sizes)]))
+
+        if self.test_owners is None:  # everybody is tested on the same examples
+            everything = np.tile(np.arange(len(self.test.y)), len(people))
+            offsets = np.arange(len(people) + 1) * len(self.test.y)
+            return split(self.train, owners), Clients(self.test, everything, offsets)
+        return split(self.train, owners), split(self.test, tested)
