@@ -1,32 +1,43 @@
-# make demo   install and compare four methods on the bundled digits
+# make demo   install, compare six methods on the bundled digits, write the report page
 # make test   install and run all tests
+# make docs   install and build the documentation into site/, links checked
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 INSTALLED := .venv/installed
+TOOLS := .venv/tools
 
-.PHONY: demo test lint format clean
+.PHONY: demo test lint format docs clean
 
 demo: $(INSTALLED)
-	$(BIN)/python examples/compare_on_digits.py
+	$(BIN)/holdfast run src/holdfast/config/templates/digits.toml
 
-test: $(INSTALLED)
+test: $(TOOLS)
 	$(BIN)/python -m pytest -n 2
 
-lint: $(INSTALLED)
+lint: $(TOOLS)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-format: $(INSTALLED)
+format: $(TOOLS)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-$(INSTALLED): requirements.txt requirements-dev.txt pyproject.toml
+docs: $(TOOLS)
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "documentation: site/index.html"
+
+$(INSTALLED): requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	$(PIP) -r requirements.txt
+	$(PIP) --no-build-isolation --no-deps -e .
+	touch $@
+
+$(TOOLS): $(INSTALLED) requirements-dev.txt
+	$(PIP) -r requirements-dev.txt
 	touch $@
 
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache src/*.egg-info
+	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -194,27 +194,7 @@ class Personal:
         _check_examples(self.examples.examples if own else self.examples, model, params)
 
     def __call__(self, scene: Scene) -> dict[str, float]:
-        rows = scene.state.rows
-        own = isinstance(self.examples, Clients)
-        ids = np.flatnonzero(self.examples.sizes) if own else range(len(rows))
-        found = []
-        for i in map(int, ids):
-            who = i if len(rows) > 1 else 0  # after pooling, everybody shares one client's model
-            if self.latest:
-                params = scene.last_model(who)
-            elif scene.weights[who] == 0:  # no data, so nothing of its own
-                params = scene.state.params
-            else:
-                params = _deployed(
-                    scene.algorithm,
-                    scene.state.params,
-                    scene.state.server.rule,
-                    scene.experiment.row(scene.state, who).rule,
-                    who,
-                )
-            if self.adapt is not None:
-                params = scene.experiment.adapted(params, who, self.adapt)
-            found.append(measure(scene.model, params, self.examples[i] if own else self.examples))
+        found = list(self.each(scene).values())
         out = {}
         for name in found[0]:
             values = np.sort([f[name] for f in found])
@@ -222,6 +202,37 @@ class Personal:
             out[f"personal_{name}"] = float(values.mean())
             out[f"personal_{name}_worst_tenth"] = float(worst[: -(-len(values) // 10)].mean())
         return _named(self.name, out)
+
+    def each(self, scene: Scene, most: int | None = None) -> dict[int, dict[str, float]]:
+        """What is measured of each client that has test data; of `most` of them, spread evenly."""
+        own = isinstance(self.examples, Clients)
+        everyone = np.arange(len(scene.state.rows))
+        ids = np.flatnonzero(self.examples.sizes) if own else everyone
+        if most is not None and len(ids) > most:
+            ids = ids[np.linspace(0, len(ids) - 1, most).astype(int)]
+        return {
+            i: measure(
+                scene.model, self._params(scene, i), self.examples[i] if own else self.examples
+            )
+            for i in map(int, ids)
+        }
+
+    def _params(self, scene: Scene, client: int) -> Tree:
+        # After pooling, everybody shares one client's model.
+        who = client if len(scene.state.rows) > 1 else 0
+        if self.latest:
+            params = scene.last_model(who)
+        elif scene.weights[who] == 0:  # no data, so nothing of its own
+            params = scene.state.params
+        else:
+            params = _deployed(
+                scene.algorithm,
+                scene.state.params,
+                scene.state.server.rule,
+                scene.experiment.row(scene.state, who).rule,
+                who,
+            )
+        return params if self.adapt is None else scene.experiment.adapted(params, who, self.adapt)
 
 
 def _named(name: str, found: dict[str, float]) -> dict[str, float]:

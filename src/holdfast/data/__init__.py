@@ -1,10 +1,64 @@
 """Data sets and populations of clients."""
 
-from holdfast.data import partition
-from holdfast.data.bundled import digits
+from holdfast.data import partition, split
+from holdfast.data.adapters import (
+    from_arrays,
+    from_flower_partitions,
+    from_hugging_face,
+    from_table,
+)
+from holdfast.data.bundled import breast_cancer, digits
 from holdfast.data.clients import Clients, Examples
 from holdfast.data.dataset import Dataset
+from holdfast.data.faces import celeba
+from holdfast.data.files import arrays, table
+from holdfast.data.held_out import like
+from holdfast.data.images import cifar10, cifar100, emnist, fashion_mnist, mnist
 from holdfast.data.libsvm import libsvm
+from holdfast.data.libsvm_sets import libsvm_set
+from holdfast.data.ratings import movielens_1m, movielens_100k
+from holdfast.data.shakespeare import shakespeare
 from holdfast.data.share import share
+from holdfast.data.stack_overflow import stack_overflow
+from holdfast.data.synthetic import (
+    least_squares_optimum,
+    quadratics,
+    sine,
+    synthetic_logistic,
+)
+from holdfast.data.text import text
 
-__all__ = ["Clients", "Dataset", "Examples", "digits", "libsvm", "partition", "share"]
+__all__ = [
+    "Clients",
+    "Dataset",
+    "Examples",
+    "arrays",
+    "breast_cancer",
+    "celeba",
+    "cifar10",
+    "cifar100",
+    "digits",
+    "emnist",
+    "fashion_mnist",
+    "from_arrays",
+    "from_flower_partitions",
+    "from_hugging_face",
+    "from_table",
+    "least_squares_optimum",
+    "libsvm",
+    "libsvm_set",
+    "like",
+    "mnist",
+    "movielens_1m",
+    "movielens_100k",
+    "partition",
+    "quadratics",
+    "shakespeare",
+    "share",
+    "sine",
+    "split",
+    "stack_overflow",
+    "synthetic_logistic",
+    "table",
+    "text",
+]

@@ -100,8 +100,39 @@ class Clients:
         return self.order[self.offsets[client] : self.offsets[client + 1]]
 
     def subset(self, ids: Any) -> "Clients":
-        """Some of the clients as a population of their own; the examples are shared, not copied."""
-        return Clients.from_rows(self.examples, [self.rows(int(i)) for i in ids])
+        """Some of the clients as a population of their own; the examples are shared, not copied.
+
+        Args:
+            ids: their numbers, in any order; or one truth value per client.
+
+        Example:
+            >>> import holdfast as hf
+            >>> train, test = hf.data.digits()
+            >>> clients = hf.data.partition.by(train, train.y)
+            >>> [set(part.y.tolist()) for part in clients.subset([7, 3])]
+            [{7}, {3}]
+            >>> len(clients.subset(clients.sizes > 140))
+            8
+        """
+        chosen = self._numbers(ids)
+        sizes = self.sizes[chosen]
+        offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        places = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
+        return Clients(self.examples, self.order[places], offsets)
+
+    def _numbers(self, ids: Any) -> np.ndarray:
+        given = np.asarray(ids if hasattr(ids, "__array__") else list(ids))
+        if given.dtype == bool and given.shape == (len(self),):
+            return np.flatnonzero(given)
+        numbers = given.astype(np.int64).reshape(-1)
+        wrong = numbers[(numbers < 0) | (numbers >= len(self))]
+        if given.dtype == bool or len(wrong):
+            what = f"client {wrong[0]}" if len(wrong) else f"{given.size} truth values"
+            raise HoldfastError(
+                f"Clients.subset: {what} of {len(self)} clients; give numbers in "
+                f"0..{len(self) - 1}, or one truth value per client."
+            )
+        return numbers
 
     def pooled(self) -> "Clients":
         """Everybody's examples as one client: what centralised training sees."""

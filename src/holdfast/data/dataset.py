@@ -9,6 +9,8 @@ import numpy as np
 from holdfast.data.clients import Clients, Examples
 from holdfast.errors import HoldfastError
 
+_MOST_SHARED = 10_000_000  # rows named for all clients together, where they share test examples
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Dataset:
@@ -56,7 +58,9 @@ class Dataset:
             return Clients(examples, order, np.concatenate([[0], np.cumsum(sizes)]))
 
         if self.test_owners is None:  # everybody is tested on the same examples
-            everything = np.tile(np.arange(len(self.test.y)), len(people))
-            offsets = np.arange(len(people) + 1) * len(self.test.y)
-            return split(self.train, owners), Clients(self.test, everything, offsets)
+            same = np.arange(min(len(self.test.y), max(1, _MOST_SHARED // len(people))))
+            offsets = np.arange(len(people) + 1) * len(same)
+            return split(self.train, owners), Clients(
+                self.test, np.tile(same, len(people)), offsets
+            )
         return split(self.train, owners), split(self.test, tested)

@@ -123,7 +123,7 @@ def _closed_form(linear: GeneralisedLinear, clients: Clients) -> Callable[[int],
 
 def _design_ends(design: np.ndarray, both: bool) -> Ends:
     """Extreme eigenvalues of A'A; the smallest only if it is asked for, else 0."""
-    from scipy.sparse.linalg import LinearOperator, eigsh  # type: ignore[import-untyped]
+    from scipy.sparse.linalg import LinearOperator, eigsh
 
     n, d = design.shape
     both = both and n >= d  # with fewer rows than columns there is a direction without curvature

@@ -333,15 +333,14 @@ class Experiment:
         }
         return dataclasses.replace(state, history=state.history.record(row))
 
+    def scene(self, state: RunState) -> Scene:
+        """What evaluators look at."""
+        weights = self.clients.sizes / self.planner.mean_size
+        now = hyper.at_round(self.algorithm, state.round)
+        return Scene(self.model, now, state, weights, self)
+
     def _evaluate(self, state: RunState) -> dict[str, Any]:
-        sizes = self.clients.sizes
-        scene = Scene(
-            self.model,
-            hyper.at_round(self.algorithm, state.round),
-            state,
-            sizes / self.planner.mean_size,
-            self,
-        )
+        scene = self.scene(state)
         measured: dict[str, Any] = {}
         for evaluator in self.evaluators:
             found = evaluator(scene) if state.round % evaluator.every == 0 else {}

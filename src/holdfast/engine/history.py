@@ -49,16 +49,23 @@ class History:
         return np.array([row.get(which, np.nan) for row in self.rows])
 
     def rounds_to(self, target: float, metric: str = "accuracy") -> int | None:
-        """The first round whose metric is at least `target`; None if none is."""
-        reached = np.flatnonzero(self[metric] >= target)
+        """The first round whose metric is at least `target` (a loss: at most); None if none is."""
+        values = self[metric]
+        reached = np.flatnonzero(values <= target if "loss" in metric else values >= target)
         return int(self.rows[reached[0]]["round"]) if len(reached) else None
 
     def bytes_to(self, target: float, metric: str = "accuracy") -> int | None:
         """Bytes in both directions up to and with that round."""
-        last = self.rounds_to(target, metric)
+        return self._until(self.rounds_to(target, metric), ("bytes_down", "bytes_up"))
+
+    def seconds_to(self, target: float, metric: str = "accuracy") -> float | None:
+        """Seconds up to and with that round, compilation included and evaluation not."""
+        return self._until(self.rounds_to(target, metric), ("seconds",))
+
+    def _until(self, last: int | None, names: tuple[str, ...]) -> Any:
         if last is None:
             return None
-        return sum(r["bytes_down"] + r["bytes_up"] for r in self.rows if r["round"] <= last)
+        return sum(row[name] for row in self.rows if row["round"] <= last for name in names)
 
     def __repr__(self) -> str:
         names = self.columns

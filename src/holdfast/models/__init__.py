@@ -1,5 +1,8 @@
-"""Models: the papers' own, and any other as `Model(init, loss)`."""
+"""Models: the papers' own, adapters for other libraries', and any other as `Model(init, loss)`."""
 
+from holdfast.models.adapters import from_apply, from_equinox, from_haiku, from_linen, from_nnx
+from holdfast.models.cnn import CNN, cnn
+from holdfast.models.convolution import convolve, convolve_patches, max_pool
 from holdfast.models.dense import (
     MLP,
     BinaryMLP,
@@ -9,30 +12,51 @@ from holdfast.models.dense import (
     softmax_regression,
 )
 from holdfast.models.dual_encoder import DualEncoder, Spreadout, dual_encoder, spreadout
+from holdfast.models.images import augmented
 from holdfast.models.linear import least_squares, logistic_regression
 from holdfast.models.metrics import auc
 from holdfast.models.model import GeneralisedLinear, Model, Predictor, Table, classifier
-from holdfast.models.recurrent import GRU, gru
+from holdfast.models.recurrent import GRU, LSTM, gru, lstm
+from holdfast.models.resnet import ResNet, resnet8, resnet18
+from holdfast.models.vgg import VGG, vgg11
 
 __all__ = [
+    "CNN",
     "GRU",
+    "LSTM",
     "MLP",
+    "VGG",
     "BinaryMLP",
     "DualEncoder",
     "GeneralisedLinear",
     "Model",
     "Predictor",
+    "ResNet",
     "Spreadout",
     "Table",
     "auc",
+    "augmented",
     "binary_mlp",
     "classifier",
+    "cnn",
+    "convolve",
+    "convolve_patches",
     "dual_encoder",
+    "from_apply",
+    "from_equinox",
+    "from_haiku",
+    "from_linen",
+    "from_nnx",
     "gru",
     "least_squares",
     "logistic_regression",
+    "lstm",
+    "max_pool",
     "mlp",
     "mlp_regression",
+    "resnet8",
+    "resnet18",
     "softmax_regression",
     "spreadout",
+    "vgg11",
 ]

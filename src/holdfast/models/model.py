@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -15,7 +15,7 @@ import optax
 from jax import tree
 
 from holdfast.errors import HoldfastError, explain_constructor
-from holdfast.trees import Tree
+from holdfast.trees import Tree, paths
 
 
 @explain_constructor
@@ -148,40 +148,52 @@ def takes_key(loss: Callable[..., Any], arguments: int) -> bool:
     return len(inspect.signature(loss).parameters) >= arguments
 
 
-@functools.lru_cache(maxsize=64)
-def classifier(module: nn.Module, classes: int) -> Model:
-    """A flax module that maps inputs to `classes` logits, trained by cross-entropy.
+def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    """Softmax cross-entropy of whole-numbered labels, one value per example."""
+    return optax.softmax_cross_entropy_with_integer_labels(logits, labels)
 
-    Equal modules give the same model, so that asking twice does not compile twice.
+
+def supervised(
+    init: Callable[[jax.Array, jax.Array], Tree],
+    predict: Callable[[Tree, jax.Array, jax.Array | None], jax.Array],
+    name: str,
+    classes: int | None,
+    loss_of: Callable[[jax.Array, jax.Array], jax.Array] = cross_entropy,
+) -> Model:
+    """A model of `y` given `x`.
+
+    Args:
+        init: `(key, first inputs) -> params`.
+        predict: `(params, inputs, key) -> one prediction per example`; in evaluation the key is None.
+        name: what messages and checkpoints call it.
+        classes: number of classes if predictions are logits, whose accuracy is then measured.
+        loss_of: `(predictions, y) -> one value per example`.
     """
 
-    @jax.jit
-    def begin(key: jax.Array, x: jax.Array) -> Tree:
-        if not jnp.issubdtype(x.dtype, jnp.floating):
-            return module.init(key, x)["params"]
-        # Drawn in 32 bits and then in the type of the data: the same start in any precision.
-        params = module.init(key, x.astype(jnp.float32))["params"]
-        return tree.map(lambda p: p.astype(x.dtype), params)
-
-    def init(key: jax.Array, examples: Tree) -> Tree:
-        return begin(key, jnp.asarray(examples.x[:1]))
-
-    def logits(params: Tree, x: jax.Array, key: jax.Array | None = None) -> Any:
-        rngs = None if key is None else {"dropout": key}
-        return module.apply({"params": params}, x, rngs=rngs)
+    def scores(params: Tree, batch: Tree, key: jax.Array | None = None) -> jax.Array:
+        found = predict(params, batch.x, key)
+        if classes is not None and (found.ndim < 2 or found.shape[-1] != classes):
+            raise HoldfastError(
+                f"{name}: its output has shape {found.shape} but classes={classes}; give one logit "
+                f"per class, in the last axis."
+            )
+        return found
 
     def loss(params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
-        scores = logits(params, batch.x, key)
-        return optax.softmax_cross_entropy_with_integer_labels(scores, batch.y)
+        return loss_of(scores(params, batch, key), batch.y)
 
     def metrics(params: Tree, batch: Tree) -> dict[str, jax.Array]:
-        scores = logits(params, batch.x)
-        correct = jnp.argmax(scores, axis=-1).astype(batch.y.dtype) == batch.y
-        losses = optax.softmax_cross_entropy_with_integer_labels(scores, batch.y)
+        found = scores(params, batch)
+        losses = loss_of(found, batch.y)
+        if classes is None:
+            return {"loss": losses}
+        correct = jnp.argmax(found, axis=-1).astype(batch.y.dtype) == batch.y
         return {"loss": losses, "accuracy": correct.astype(losses.dtype)}
 
     def check(examples: Tree) -> None:
         y = np.asarray(examples.y)
+        if classes is None:
+            return
         if not np.issubdtype(y.dtype, np.integer):
             raise HoldfastError(
                 f"labels: their type is {y.dtype}; give whole numbers 0..{classes - 1}."
@@ -192,10 +204,87 @@ def classifier(module: nn.Module, classes: int) -> Model:
                 f"must lie in 0..{classes - 1}; relabel the data or raise `classes`."
             )
 
+    predictor = Predictor(
+        lambda params, batch: jax.nn.softmax(scores(params, batch)), judge_probabilities
+    )
+    return Model(
+        lambda key, examples: init(key, jnp.asarray(examples.x[:1])),
+        loss,
+        metrics,
+        check,
+        name,
+        predictor=None if classes is None else predictor,
+    )
+
+
+def begun_in_32_bits(build: Callable[[jax.Array, jax.Array], Tree]) -> Callable[..., Tree]:
+    """Parameters drawn in 32 bits and then in the type of the data: the same start in any precision."""
+
+    @jax.jit
+    def begin(key: jax.Array, x: jax.Array) -> Tree:
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            return build(key, x)
+        params = build(key, x.astype(jnp.float32))
+        return tree.map(lambda p: p.astype(x.dtype), params)
+
+    return begin
+
+
+def settings_of(module: nn.Module) -> str:
+    """A flax module's name and settings."""
     fields = (f for f in dataclasses.fields(module) if f.repr and f.name != "name")
     settings = ", ".join(f"{f.name}={getattr(module, f.name)!r}" for f in fields)
-    predictor = Predictor(
-        lambda params, batch: jax.nn.softmax(logits(params, batch.x)), judge_probabilities
-    )
-    name = f"{type(module).__name__}({settings})"
-    return Model(init, loss, metrics, check, name, predictor=predictor)
+    return f"{type(module).__name__}({settings})"
+
+
+def mode_arguments(function: Callable[..., Any], training: bool) -> dict[str, Any]:
+    """Arguments by which a function may ask whether it is called in training."""
+    meanings = {
+        "train": training,
+        "training": training,
+        "is_training": training,
+        "deterministic": not training,
+    }
+    asked = inspect.signature(function).parameters
+    return {name: value for name, value in meanings.items() if name in asked}
+
+
+def refuse_state(owner: str, names: Sequence[str]) -> None:
+    """Refuse a module that keeps more than parameters, such as batch normalisation does."""
+    if names:
+        raise HoldfastError(
+            f"{owner}: it keeps state beside its parameters, {', '.join(names)}, which clients could "
+            f"not agree on; use GroupNorm or LayerNorm instead of BatchNorm."
+        )
+
+
+@functools.lru_cache(maxsize=64)
+def linen_model(
+    module: nn.Module,
+    classes: int | None,
+    loss_of: Callable[[jax.Array, jax.Array], jax.Array],
+) -> Model:
+    """A flax module and a loss; in training it has a random stream `dropout`, in evaluation none."""
+    name = settings_of(module)
+    call = type(module).__call__
+
+    def build(key: jax.Array, x: jax.Array) -> Tree:
+        variables = dict(module.init(key, x, **mode_arguments(call, training=False)))
+        params = variables.pop("params", {})
+        refuse_state(name, paths(variables))
+        return params
+
+    def predict(params: Tree, x: jax.Array, key: jax.Array | None) -> Any:
+        rngs = None if key is None else {"dropout": key}
+        mode = mode_arguments(call, training=key is not None)
+        return module.apply({"params": params}, x, rngs=rngs, **mode)
+
+    return supervised(begun_in_32_bits(build), predict, name, classes, loss_of)
+
+
+def classifier(module: nn.Module, classes: int) -> Model:
+    """A flax module that maps inputs to `classes` logits, trained by cross-entropy.
+
+    Equal modules give the same model, so that asking twice does not compile twice.
+    """
+    return linen_model(module, classes, cross_entropy)

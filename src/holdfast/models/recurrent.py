@@ -1,4 +1,4 @@
-"""A character language model: a gated recurrent unit."""
+"""Character language models: a gated recurrent unit, and stacked LSTMs."""
 
 import dataclasses
 import functools
@@ -121,17 +121,125 @@ def _gru(module: GRU, padding: int | None) -> Model:
 
     def check(examples: Tree) -> None:
         for what, given in (("x", examples.x), ("y", examples.y)):
-            ids, last = np.asarray(given), module.vocabulary - 1
-            if not np.issubdtype(ids.dtype, np.integer):
-                raise HoldfastError(
-                    f"{what}: its type is {ids.dtype}; give characters as whole numbers 0..{last}."
-                )
-            if ids.size and (ids.min() < 0 or ids.max() > last):
-                raise HoldfastError(
-                    f"{what}: found characters {ids.min()}..{ids.max()} but they must lie in "
-                    f"0..{last}; renumber them or raise `vocabulary`."
-                )
+            _check_characters(what, np.asarray(given), module.vocabulary)
 
     # It begins and is called as any classifier; only its labels are many per example.
     one_label = classifier(module, module.vocabulary)
     return dataclasses.replace(one_label, loss=loss, metrics=metrics, check=check)
+
+
+def _check_characters(what: str, ids: np.ndarray, vocabulary: int) -> None:
+    last = vocabulary - 1
+    if not np.issubdtype(ids.dtype, np.integer):
+        raise HoldfastError(
+            f"{what}: its type is {ids.dtype}; give characters as whole numbers 0..{last}."
+        )
+    if ids.size and (ids.min() < 0 or ids.max() > last):
+        raise HoldfastError(
+            f"{what}: found characters {ids.min()}..{ids.max()} but they must lie in "
+            f"0..{last}; renumber them or raise `vocabulary`."
+        )
+
+
+class LSTMLayer(nn.Module):
+    """The states of one LSTM at every position; its equations are those of `lstm`."""
+
+    width: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        # One product for all time steps: the loop is left with what depends on the state.
+        inputs = nn.Dense(4 * self.width, name="input")(x)
+        gates = (self.width, 4 * self.width)
+        # In 32 bits, as flax draws its own layers, also where 64 are enabled.
+        recurrent = self.param("recurrent", nn.initializers.orthogonal(), gates, jnp.float32)
+
+        def step(
+            state: tuple[jax.Array, jax.Array], here: jax.Array
+        ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
+            hidden, cell = state
+            parts = jnp.split(here + hidden @ recurrent, 4, axis=1)
+            let_in, keep, let_out = (nn.sigmoid(parts[i]) for i in (0, 1, 3))
+            cell = keep * cell + let_in * jnp.tanh(parts[2])
+            hidden = let_out * jnp.tanh(cell)
+            return (hidden, cell), hidden
+
+        start = jnp.zeros((len(x), self.width), inputs.dtype)
+        _, states = lax.scan(step, (start, start), jnp.swapaxes(inputs, 0, 1))
+        return jnp.swapaxes(states, 0, 1)
+
+
+class LSTM(nn.Module):
+    """Logits of the character that follows a text, from the last state of stacked LSTMs."""
+
+    vocabulary: int
+    embedding: int
+    width: int
+    layers: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        states = nn.Embed(self.vocabulary, self.embedding, name="characters")(x)
+        for i in range(self.layers):
+            states = LSTMLayer(self.width, name=f"lstm_{i}")(states)
+        return nn.Dense(self.vocabulary, name="classifier")(states[:, -1])
+
+
+@explain_arguments
+def lstm(vocabulary: int, embedding: int = 8, width: int = 100, layers: int = 2) -> Model:
+    r"""Stacked LSTMs that predict the character after a text, by default FedDyn's for Shakespeare.
+
+    With $e_t$ the embedding of the character at $t$, or above the first layer the state of the
+    one beneath, $h_0 = c_0 = 0$ and $\odot$ the product by element,
+
+    $$ [i_t\; f_t\; g_t\; o_t] = W^\top e_t + b + U^\top h_{t-1} $$
+    $$ c_t = \sigma(f_t) \odot c_{t-1} + \sigma(i_t) \odot \tanh g_t, \qquad
+       h_t = \sigma(o_t) \odot \tanh c_t $$
+
+    and logits $V^\top h_T + a$ of the last state of the last layer. Leaves: `characters/embedding`;
+    for each layer `lstm_0/input/kernel` $W$, `lstm_0/input/bias` $b$ and `lstm_0/recurrent` $U$;
+    `classifier/kernel` $V$ and `classifier/bias` $a$. PyTorch has two biases with the sum $b$.
+
+    Examples: `x` holds ids of characters, of shape (examples, positions), and `y` one each: the
+    character that follows.
+
+    Args:
+        vocabulary: number of different characters.
+        embedding: width of the embedding.
+        width: of each layer's state.
+        layers: number of LSTMs, one on top of the other.
+
+    Example:
+        >>> import holdfast as hf
+        >>> import numpy as np
+        >>> examples = hf.Examples(x=np.array([[0, 1, 2, 0, 1]]), y=np.array([2]))
+        >>> model = hf.models.lstm(vocabulary=3)
+        >>> model.check(examples)
+        >>> model
+        Model(LSTM(vocabulary=3, embedding=8, width=100, layers=2))
+
+    Reference: Hochreiter and Schmidhuber, "Long short-term memory", Neural Computation 1997, with
+    the forget gate of Gers et al. 2000; Acar et al., "Federated learning based on dynamic
+    regularization", ICLR 2021.
+    """
+    if vocabulary < 2 or min(embedding, width, layers) < 1:
+        raise HoldfastError(
+            f"lstm: vocabulary={vocabulary}, embedding={embedding}, width={width}, layers={layers}; "
+            f"give at least 2 characters, 1 layer and widths of at least 1."
+        )
+    return _lstm(LSTM(vocabulary, embedding, width, layers))
+
+
+@functools.lru_cache(maxsize=64)
+def _lstm(module: LSTM) -> Model:
+    def check(examples: Tree) -> None:
+        x, y = np.asarray(examples.x), np.asarray(examples.y)
+        if x.ndim != 2 or y.ndim != 1:
+            raise HoldfastError(
+                f"lstm: x has shape {x.shape} and y {y.shape}; give x of shape (examples, positions) "
+                f"and for each example one y, or take `gru`, which predicts at every position."
+            )
+        _check_characters("x", x, module.vocabulary)
+        _check_characters("y", y, module.vocabulary)
+
+    return dataclasses.replace(classifier(module, module.vocabulary), check=check)

@@ -1,0 +1,198 @@
+"""Everything that has a name: what `holdfast list` shows and an experiment file may ask for."""
+
+import dataclasses
+import importlib
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import optax
+
+from holdfast import algorithms, cohorts, data, models, schedules, solvers, wires
+from holdfast.data import partition
+from holdfast.errors import HoldfastError, did_you_mean
+
+# Arguments that come from elsewhere in the experiment, never from the file.
+_GIVEN = frozenset({"data", "labels", "dtype"})
+_PYTHON_ONLY = frozenset({"by", "classifier", "augmented"})
+
+
+def _of(module: Any, *names: str) -> dict[str, Callable[..., Any]]:
+    return {name: getattr(module, name) for name in (names or module.__all__)}
+
+
+def _returning(module: Any, result: str) -> dict[str, Callable[..., Any]]:
+    """Functions that make something from plain values; others take a Python object first."""
+    names = [n for n in module.__all__ if not n.startswith("from_") and n not in _PYTHON_ONLY]
+    found = {n: f for n in names if inspect.isfunction(f := getattr(module, n))}
+    return {n: f for n, f in found.items() if _result(f) == result}
+
+
+def _result(function: Any) -> str:
+    return str(getattr(inspect.signature(function).return_annotation, "__name__", ""))
+
+
+KINDS: dict[str, dict[str, Callable[..., Any]]] = {
+    "algorithm": _of(algorithms),
+    "data": _returning(data, "Dataset"),
+    "partition": _returning(partition, "Clients"),
+    "model": _returning(models, "Model"),
+    "cohort": _of(cohorts, "everyone", "fixed", "bernoulli", "schedule", "weighted"),
+    "schedule": _of(schedules, "constant", "exponential", "cosine", "multi_step"),
+    "wire": _of(wires, "Compressed", "Diana", "ErrorFeedback", "Clipped", "Downlink"),
+    "compressor": _of(wires, "RandK", "TopK", "Quantise", "Natural", "Sign", "Cast"),
+    "solver": _of(solvers, "GradientDescent", "LineSearch", "LBFGS"),
+    "loss": _of(models, "spreadout"),
+    "optimizer": _of(optax, "sgd", "adam", "adamw", "yogi", "adagrad", "rmsprop", "lion"),
+}
+TITLES = {
+    "algorithm": "Algorithms",
+    "data": "Data sets",
+    "partition": "Partitions",
+    "model": "Models",
+    "cohort": "Cohorts",
+    "schedule": "Schedules over rounds",
+    "wire": "Wires",
+    "compressor": "Compressors",
+    "solver": "Solvers for local optima",
+    "loss": "Losses at the server",
+    "optimizer": "Optimisers (optax)",
+}
+
+
+def find(kind: str, name: str) -> Callable[..., Any]:
+    """The function of that name; `module:function` or `file.py:function` is one of your own."""
+    if name in KINDS[kind]:
+        return KINDS[kind][name]
+    if ":" in name:
+        return _import(kind, name)
+    raise HoldfastError(f"unknown {kind} `{name}`; {did_you_mean(name, KINDS[kind])}")
+
+
+def _import(kind: str, name: str) -> Callable[..., Any]:
+    where, _, attribute = name.rpartition(":")
+    path = Path(where)
+    try:
+        if path.suffix == ".py":
+            sys.path.insert(0, str(path.resolve().parent))
+            where = path.stem
+        else:
+            sys.path.insert(0, str(Path.cwd()))
+        try:
+            found = getattr(importlib.import_module(where), attribute)
+        finally:
+            sys.path.pop(0)
+    except (ImportError, AttributeError) as error:
+        raise HoldfastError(
+            f"{kind} `{name}` cannot be imported: {error}; give `module:function` or `file.py:function`."
+        ) from None
+    if not callable(found):
+        raise HoldfastError(f"{kind} `{name}` is a {type(found).__name__}; give a function.")
+    return found
+
+
+def settings(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The arguments an experiment file may set."""
+    parameters = inspect.signature(function).parameters
+    variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return {n: p for n, p in parameters.items() if n not in _GIVEN and p.kind not in variadic}
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """A docstring, taken apart: what `holdfast show` and the documentation are made of."""
+
+    kind: str
+    name: str
+    title: str  # its first line
+    body: str  # everything up to the first heading, without the equation
+    equation: str  # LaTeX, without dollars; empty if there is none
+    travels: str
+    arguments: dict[str, str]
+    reduces_to: str
+    example: str
+    reference: str
+
+    @property
+    def signature(self) -> str:
+        """What to write in Python."""
+        place = {"data": "data", "partition": "data.partition", "solver": "solvers"}
+        function = KINDS[self.kind][self.name]
+        arguments = ", ".join(
+            str(p.replace(annotation=inspect.Parameter.empty))
+            for p in inspect.signature(function).parameters.values()
+        )
+        module = place.get(self.kind, f"{self.kind}s")
+        return f"hf.{module}.{self.name}({arguments})"
+
+
+_HEADINGS = ("Travels", "Args", "Reduces to", "Example", "Reference")
+
+
+def page(kind: str, name: str) -> Page:
+    """What a name's docstring says, by section."""
+    text = inspect.getdoc(KINDS[kind][name]) or ""
+    title, _, rest = text.partition("\n")
+    if title and not rest.startswith("\n") and rest:  # a first sentence that runs on
+        first, _, rest = text.partition("\n\n")
+        title = " ".join(first.split())
+    parts = {"": ""}
+    heading = ""
+    for line in rest.strip("\n").splitlines():
+        begun = re.match(rf"({'|'.join(_HEADINGS)}): ?(.*)", line)
+        if begun:
+            heading, line = begun[1], begun[2]
+            parts[heading] = ""
+        parts[heading] += line + "\n"
+    equations = re.findall(r"\$\$(.+?)\$\$", parts[""], re.DOTALL)
+    body = re.sub(r"\$\$.+?\$\$\n?", "", parts[""], flags=re.DOTALL)
+    inline = re.search(r"Travels: (.+?)(?:\n\n|\Z)", body, re.DOTALL)
+    travels = parts.get("Travels", "") or (inline[1] if inline else "")
+    if inline:
+        body = body.replace(inline[0], "")
+    # A paragraph may follow what travels; it belongs to the body.
+    travels, _, more = travels.strip().partition("\n\n")
+    body = "\n\n".join(p for p in (body.strip(), more.strip()) if p)
+    return Page(
+        kind=kind,
+        name=name,
+        title=title.strip(),
+        body=body,
+        equation=" \\\\ ".join(" ".join(e.split()) for e in equations),
+        travels=" ".join(travels.split()),
+        arguments=_arguments(parts.get("Args", "")),
+        reduces_to=" ".join(parts.get("Reduces to", "").split()),
+        example=textwrap.dedent(parts.get("Example", "")).strip(),
+        reference=" ".join(parts.get("Reference", "").split()),
+    )
+
+
+def _arguments(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    name = ""
+    for line in textwrap.dedent(text).splitlines():
+        begun = re.match(r"(\w+): (.*)", line)
+        if begun:
+            name, line = begun[1], begun[2]
+            found[name] = ""
+        if name:
+            found[name] = f"{found[name]} {line.strip()}".strip()
+    return found
+
+
+def kinds_of(name: str) -> list[str]:
+    """The kinds in which a name is known; a sentence with the nearest if it is not."""
+    kinds = [kind for kind, known in KINDS.items() if name in known]
+    if not kinds:
+        everything = [n for known in KINDS.values() for n in known]
+        raise HoldfastError(f"nothing is called `{name}`; {_nearest(name, everything)}")
+    return kinds
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    hint = did_you_mean(name, known)
+    return hint if hint.startswith("did") else "`holdfast list` shows every name."

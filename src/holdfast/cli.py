@@ -1,0 +1,321 @@
+"""The command `holdfast`: from an experiment file to a report, without writing Python."""
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.padding import Padding
+from rich.table import Table
+
+from holdfast.errors import HoldfastError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="""Federated learning for data that disagrees.
+
+[bold]holdfast new[/] writes an experiment file to start from, [bold]holdfast run[/] runs it,
+[bold]holdfast report[/] makes a page of the results.""",
+    epilog="Everything it can do from Python too: import holdfast as hf.",
+)
+out = Console()
+err = Console(stderr=True)
+
+Folders = Annotated[
+    list[Path], typer.Argument(metavar="DIR...", help="Folders that `holdfast run` made.")
+]
+Target = Annotated[
+    float | None,
+    typer.Option(help="Compare by when this value is reached; the file's own unless given."),
+]
+Metric = Annotated[
+    str | None, typer.Option(help="What is compared, such as accuracy or train_loss.")
+]
+Track = Annotated[
+    list[str] | None,
+    typer.Option("--track", help="Send every round to tensorboard, mlflow or wandb. Repeatable."),
+]
+
+
+def said_in_one_line(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What cannot work ends with its message and exit code 2, without a traceback."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except HoldfastError as error:
+            err.print("[bold red]error[/] ", end="")
+            err.print(str(error), markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(2) from None
+
+    return wrapped
+
+
+@app.command()
+@said_in_one_line
+def new(
+    path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("experiment.toml"),
+    example: Annotated[
+        str, typer.Option(help="digits, breast_cancer, table, server or personal.")
+    ] = "digits",
+) -> None:
+    """Write a commented experiment file to start from.
+
+    It runs as it is: [bold]holdfast new && holdfast run experiment.toml[/]
+    """
+    from holdfast.config import examples
+
+    text = examples.text(example)
+    if path.exists():
+        raise HoldfastError(f"{path} exists already; give another name, or delete it first.")
+    path.write_text(text, encoding="utf-8")
+    out.print(f"wrote {path}; look through it, then: [bold]holdfast run {path}[/]")
+
+
+@app.command()
+@said_in_one_line
+def run(
+    file: Annotated[
+        Path, typer.Argument(help="An experiment file, such as `holdfast new` writes.")
+    ],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change a value: --set local.learning_rate=0.05, --set algorithm.feddyn.alpha=0.1.",
+        ),
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Where to write; runs/NAME unless given.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the file, show the split, and stop.")
+    ] = False,
+    report: Annotated[bool, typer.Option(help="Write the report page at the end.")] = True,
+    track: Track = None,
+) -> None:
+    """Run an experiment: every algorithm of the file, for every seed.
+
+    Everything is checked before the first round. Ctrl-C leaves a checkpoint;
+    [bold]holdfast resume DIR[/] goes on with it, to the same bits.
+    """
+    from holdfast.config.build import plan
+    from holdfast.config.file import read
+    from holdfast.runs.execute import create
+
+    planned = plan(read(file, changes or ()))
+    _describe(planned)
+    if dry_run:
+        return
+    _carry_out(planned, create(planned, folder), report, track or [])
+
+
+@app.command()
+@said_in_one_line
+def resume(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of `holdfast run`.")],
+    report: Annotated[bool, typer.Option(help="Write the report page at the end.")] = True,
+    track: Track = None,
+) -> None:
+    """Go on with a run that was stopped or killed: it ends in the same bits."""
+    from holdfast.config.build import plan
+    from holdfast.config.file import read
+    from holdfast.runs.folder import RunFolder
+
+    opened = RunFolder.open(folder)
+    opened.log("resumed")
+    _carry_out(plan(read(opened.experiment_file)), opened, report, track or [])
+
+
+def _carry_out(planned: Any, folder: Any, report: bool, track: list[str]) -> None:
+    from holdfast.runs import results
+    from holdfast.runs.compare import table
+    from holdfast.runs.display import Display
+    from holdfast.runs.execute import execute
+    from holdfast.runs.sinks import open_sink
+
+    runs = len(planned.methods) * len(planned.seeds)
+    try:
+        with ExitStack() as open_sinks:
+            sinks = tuple(open_sink(name, folder.path, open_sinks) for name in track)
+            display = open_sinks.enter_context(Display(err, runs, planned.rounds, planned.metric))
+            failures = execute(planned, folder, display, sinks)
+    except KeyboardInterrupt:
+        err.print(f"stopped; go on with: [bold]holdfast resume {folder.path}[/]")
+        raise typer.Exit(130) from None
+    if failures == runs:
+        err.print(f"no run got through; {folder.path}/log.txt says why.", highlight=False)
+        raise typer.Exit(1)
+    found = results.load([folder.path])
+    out.print(table(found))
+    out.print(f"results   {folder.path}", highlight=False)
+    if report:
+        from holdfast.report.page import write
+
+        out.print(f"report    {write(found, folder.report_file)}", highlight=False)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _describe(planned: Any) -> None:
+    """What is about to run, in a few lines."""
+    import jax
+
+    from holdfast.data import split
+
+    shapes = jax.eval_shape(planned.model.init, jax.random.key(0), planned.clients.examples)
+    size = sum(int(leaf.size) for leaf in jax.tree.leaves(shapes))
+    lines = Table.grid(padding=(0, 2))
+    lines.add_row("data", f"{planned.data_name}, {planned.clients}")
+    lines.add_row("model", f"{planned.model.name}, {size:,} parameters")
+    names = ", ".join(m.label for m in planned.methods)
+    seeds = f"{len(planned.seeds)} seed{'s' * (len(planned.seeds) > 1)}"
+    lines.add_row("methods", f"{names}; {planned.rounds} rounds, {seeds} each")
+    out.print(lines)
+    if planned.has_labels:
+        out.print(split.sketch(planned.clients, first=8), markup=False, highlight=False)
+
+
+@app.command("list")
+@said_in_one_line
+def list_names(
+    kind: Annotated[
+        str | None,
+        typer.Argument(help="algorithms, data, partitions, models, ...; everything unless given."),
+    ] = None,
+) -> None:
+    """Show algorithms, data sets, partitions, models and more, with one line each."""
+    from holdfast import catalogue
+    from holdfast.errors import did_you_mean
+
+    words = {k: k for k in catalogue.KINDS} | {f"{k}s": k for k in catalogue.KINDS}
+    if kind is not None and kind not in words:
+        raise HoldfastError(f"unknown kind `{kind}`; {did_you_mean(kind, words)}")
+    for one in catalogue.KINDS if kind is None else [words[kind]]:
+        shown = Table(
+            title=catalogue.TITLES[one], title_justify="left", box=None, show_header=False
+        )
+        shown.add_column(style="bold", no_wrap=True)
+        shown.add_column()
+        for name in catalogue.KINDS[one]:
+            shown.add_row(name, catalogue.page(one, name).title)
+        out.print(shown)
+        out.print()
+    out.print("[dim]holdfast show NAME explains one of them.[/]")
+
+
+@app.command()
+@said_in_one_line
+def show(name: Annotated[str, typer.Argument(help="Anything `holdfast list` shows.")]) -> None:
+    """Explain one name: its equation, what travels, its arguments and its reference."""
+    from holdfast import catalogue
+    from holdfast.config.examples import entry
+
+    for kind in catalogue.kinds_of(name):
+        page = catalogue.page(kind, name)
+        out.print(f"\n[bold]{page.name}[/]  [dim]{kind}[/]")
+        out.print(page.title, markup=False, highlight=False)
+        if page.equation:
+            out.print(Padding(_readable(page.equation), (1, 4)), markup=False, highlight=False)
+        if page.body:
+            out.print(Markdown(_readable_inline(page.body)))
+        _facts(page)
+        out.print("\n[dim]in an experiment file[/]")
+        out.print(Padding(entry(kind, name), (0, 4)), markup=False, highlight=False)
+        out.print("[dim]in Python[/]")
+        out.print(Padding(page.signature, (0, 4)), markup=False, highlight=False)
+
+
+def _facts(page: Any) -> None:
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column()
+    for title, text in (
+        ("travels", page.travels),
+        *((name, text) for name, text in page.arguments.items()),
+        ("reduces to", page.reduces_to),
+        ("reference", page.reference),
+    ):
+        if text:
+            facts.add_row(title, Markdown(_readable_inline(text)))
+    out.print()
+    out.print(facts)
+
+
+def _readable(latex: str) -> str:
+    """LaTeX as plain text, as far as letters go."""
+    from pylatexenc.latex2text import LatexNodes2Text
+
+    text = LatexNodes2Text(math_mode="text").latex_to_text(latex.replace(r"\\", "\n"))
+    return "\n".join(" ".join(line.split()) for line in text.splitlines())
+
+
+def _readable_inline(text: str) -> str:
+    import re
+
+    return re.sub(r"\$([^$]+)\$", lambda m: _readable(m[1]), text)
+
+
+@app.command()
+@said_in_one_line
+def compare(
+    folders: Folders,
+    target: Target = None,
+    metric: Metric = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="The method others are compared with; the first unless given."),
+    ] = None,
+) -> None:
+    """Print rounds, megabytes and seconds to a target per method, with mean and spread over seeds."""
+    from holdfast.runs import results
+    from holdfast.runs.compare import table
+
+    out.print(table(results.load(folders, target, metric), baseline))
+
+
+@app.command()
+@said_in_one_line
+def report(
+    folders: Folders,
+    output: Annotated[
+        Path | None,
+        typer.Option("--out", help="The page; report.html in the first folder unless given."),
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(help="Also write figures fit for a paper, PDF and PNG, into this folder."),
+    ] = None,
+    target: Target = None,
+    metric: Metric = None,
+) -> None:
+    """Make one self-contained HTML page of the results, which works offline."""
+    from holdfast.report.page import write
+    from holdfast.runs import results
+
+    found = results.load(folders, target, metric)
+    out.print(f"report    {write(found, output or found.folders[0].report_file)}", highlight=False)
+    if figures is not None:
+        from holdfast.report.figures import write as draw
+
+        for path in draw(found, figures):
+            out.print(f"figure    {path}", highlight=False)
+
+
+def main() -> None:
+    """The entry point of the command."""
+    sys.exit(app())
+
+
+if __name__ == "__main__":
+    main()

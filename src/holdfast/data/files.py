@@ -1,0 +1,66 @@
+"""Data of your own, from a file: a table or arrays."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from holdfast.data.adapters import from_arrays, from_table
+from holdfast.data.dataset import Dataset
+from holdfast.errors import HoldfastError, explain_arguments
+
+
+@explain_arguments
+def table(
+    path: str | os.PathLike[str],
+    label: str,
+    client: str | None = None,
+    features: Sequence[str] | None = None,
+    test_share: float = 0.2,
+    seed: int = 0,
+    one_hot: bool = False,
+) -> Dataset:
+    """A table of your own: a .csv or .parquet file with a row per example.
+
+    Args:
+        path: the file.
+        label: the column to predict.
+        client: the column that says whose a row is; then `natural` is a partition.
+        features: columns to predict from; all others unless given.
+        test_share: share of the rows (of every client's, if they are known) kept for testing.
+        seed: which rows those are is a function of it.
+        one_hot: turn columns of words into one column per word, instead of refusing them.
+    """
+    return from_table(_existing(path, "table"), label, client, features, test_share, seed, one_hot)
+
+
+@explain_arguments
+def arrays(path: str | os.PathLike[str], test_share: float = 0.2, seed: int = 0) -> Dataset:
+    """Arrays of your own: an .npz file with `x` and `y`, a row per example, and maybe `client`.
+
+    Args:
+        path: the file, written by `numpy.savez(path, x=x, y=y, client=client)`.
+        test_share: share of the rows (of every client's, if they are known) kept for testing.
+        seed: which rows those are is a function of it.
+    """
+    path = _existing(path, "arrays")
+    try:
+        with np.load(path) as file:
+            stored = {name: file[name] for name in file.files}
+    except (OSError, ValueError) as error:
+        raise HoldfastError(
+            f"arrays: {path} cannot be read: {error}; give a file of numpy.savez."
+        ) from None
+    if not {"x", "y"} <= set(stored):
+        raise HoldfastError(
+            f"arrays: {path} holds {', '.join(stored) or 'nothing'}; it needs `x` and `y`, written by "
+            f"numpy.savez(path, x=x, y=y)."
+        )
+    return from_arrays(stored["x"], stored["y"], stored.get("client"), test_share, seed)
+
+
+def _existing(path: str | os.PathLike[str], owner: str) -> Path:
+    if not Path(path).is_file():
+        raise HoldfastError(f"{owner}: {path} does not exist; give the path of a file.")
+    return Path(path)

@@ -1,0 +1,100 @@
+"""Pathological splits: few classes per client."""
+
+from typing import Any
+
+import numpy as np
+
+from holdfast.data.clients import Clients, count
+from holdfast.data.partition.common import even_sizes, grouped, read_labels
+from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.trees import Tree
+
+
+@explain_arguments
+def by_classes(
+    data: Tree, clients: int, classes: int, seed: int = 0, labels: Any = None
+) -> Clients:
+    """Each client holds examples of so many classes only; 1 is the pathological split.
+
+    Classes are dealt out in turn, so that each is held by equally many clients (differing by one at
+    most), and a class's examples are shared evenly among its holders.
+
+    Args:
+        data: examples with labels in `.y`, or give `labels`.
+        clients: number of clients.
+        classes: how many classes each client holds.
+        seed: the split is a function of it.
+        labels: one integer per example, if not `data.y`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> train, test = hf.data.digits()
+        >>> split = hf.data.partition.by_classes(train, clients=10, classes=1)
+        >>> [len(set(part.y.tolist())) for part in split]
+        [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
+    """
+    even_sizes(count(data), clients)  # refuses numbers of clients that make no sense
+    y, found = read_labels(data, labels, "by_classes")
+    if not 1 <= classes <= found:
+        raise HoldfastError(f"partition.by_classes: classes={classes} of {found}; give 1..{found}.")
+    if clients * classes < found:
+        raise HoldfastError(
+            f"partition.by_classes: {clients} clients with {classes} each cannot hold all "
+            f"{found} classes; give more clients or more classes each."
+        )
+    rng = np.random.default_rng(seed)
+    dealt = rng.permutation(found)[np.arange(clients * classes) % found]
+    holder = rng.permutation(clients).repeat(classes)
+    rows_of, holders_of = _positions(y, found), _positions(dealt, found)
+    rows, owner = [], []
+    for own, holding in zip(rows_of, holders_of, strict=True):
+        rows.append(rng.permutation(own))
+        owner.append(np.repeat(holder[holding], even_sizes(len(own), len(holding))))
+    owners = np.concatenate(owner)
+    sizes = np.bincount(owners, minlength=clients)
+    return grouped(data, np.concatenate(rows), owners, sizes)
+
+
+@explain_arguments
+def shards(
+    data: Tree, clients: int, per_client: int = 2, seed: int = 0, labels: Any = None
+) -> Clients:
+    """FedAvg's pathological split: sorted by label, cut into shards, so many shards to each client.
+
+    There are `clients * per_client` shards of equal size (differing by one at most); which client
+    receives which is random. Most clients hold at most `per_client` classes; one whose shard lies
+    across a border between classes may hold one more for each such shard.
+
+    Args:
+        data: examples with labels in `.y`, or give `labels`.
+        clients: number of clients.
+        per_client: shards each client receives; the paper has 2.
+        seed: the split is a function of it.
+        labels: one integer per example, if not `data.y`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> train, test = hf.data.digits()
+        >>> hf.data.partition.shards(train, clients=50)
+        Clients(50 with 28 to 30 examples, 1438 in all)
+
+    Reference: McMahan et al., "Communication-efficient learning of deep networks from decentralized
+    data", 2017.
+    """
+    n = count(data)
+    even_sizes(n, clients)  # refuses numbers of clients that make no sense
+    if not isinstance(per_client, int | np.integer) or per_client < 1:
+        raise HoldfastError(
+            f"partition.shards: per_client={per_client!r}; give a whole number of at least 1."
+        )
+    y, _ = read_labels(data, labels, "shards")
+    receiver = np.random.default_rng(seed).permutation(clients * per_client) // per_client
+    owner = np.repeat(receiver, even_sizes(n, clients * per_client))
+    rows = np.argsort(y, kind="stable")
+    return grouped(data, rows, owner, np.bincount(owner, minlength=clients))
+
+
+def _positions(values: np.ndarray, classes: int) -> list[np.ndarray]:
+    """Where each of 0, 1, ..., classes - 1 stands, in increasing order."""
+    cuts = np.cumsum(np.bincount(values, minlength=classes))[:-1]
+    return np.split(np.argsort(values, kind="stable"), cuts)

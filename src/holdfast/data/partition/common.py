@@ -1,0 +1,77 @@
+"""What several splits need: sizes, labels as 0, 1, ..., and populations from owners."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from holdfast.data.clients import Clients, count
+from holdfast.errors import HoldfastError
+from holdfast.trees import Tree
+
+
+def even_sizes(examples: int, clients: int) -> np.ndarray:
+    """Equal sizes, differing by one at most."""
+    if not isinstance(clients, int | np.integer) or clients < 1:
+        raise HoldfastError(f"partition: clients={clients!r}; give a whole number of at least 1.")
+    return np.full(clients, examples // clients) + (np.arange(clients) < examples % clients)
+
+
+def lognormal_sizes(
+    rng: np.random.Generator, examples: int, clients: int, sigma: float, who: str
+) -> np.ndarray:
+    """Lognormal sizes rescaled to the total; what rounding leaves goes to the largest fractions."""
+    even = even_sizes(examples, clients)
+    if not 0 <= sigma < math.inf:
+        raise HoldfastError(f"partition.{who}: sigma={sigma}; give a number of at least 0.")
+    if sigma == 0:
+        return even
+    logarithm = sigma * rng.standard_normal(clients)
+    share = np.exp(logarithm - logarithm.max())  # the mean cancels, and no sigma overflows
+    exact = share / share.sum() * examples
+    sizes = np.floor(exact).astype(np.int64)
+    rest = examples - int(sizes.sum())
+    sizes[np.argsort(sizes - exact, kind="stable")[:rest]] += 1
+    return sizes
+
+
+def read_labels(data: Tree, labels: Any, who: str) -> tuple[np.ndarray, int]:
+    """Labels as 0, 1, ... in sorted order, one per example, and how many different ones there are."""
+    n = count(data)
+    if labels is None and not hasattr(data, "y"):
+        raise HoldfastError(f"partition.{who}: data has no `.y`; give labels=, one per example.")
+    given = np.asarray(data.y if labels is None else labels)
+    if given.ndim != 1:
+        raise HoldfastError(
+            f"partition.{who}: labels have shape {given.shape}; give labels=, one per example."
+        )
+    if len(given) != n:
+        raise HoldfastError(
+            f"partition.{who}: {len(given)} labels for {n} examples; give one each."
+        )
+    found, y = np.unique(given, return_inverse=True)
+    return y, len(found)
+
+
+def check_concentration(concentration: float, who: str) -> None:
+    """Refuse what is not a concentration, or so extreme that its logarithms overflow."""
+    if not concentration > 0:
+        raise HoldfastError(
+            f"partition.{who}: concentration={concentration}; give a number above 0."
+        )
+    if not 1e-200 <= concentration <= 1e200:
+        raise HoldfastError(
+            f"partition.{who}: concentration={concentration}; give a number from 1e-200 to 1e200."
+        )
+
+
+def log_gamma(rng: np.random.Generator, shape: float, size: int | tuple[int, int]) -> np.ndarray:
+    """Logarithms of gamma variates, exact also where the variates underflow to zero."""
+    # log Gamma(a) = log Gamma(a + 1) + log(U) / a
+    return np.log(rng.standard_gamma(shape + 1.0, size)) + np.log1p(-rng.random(size)) / shape
+
+
+def grouped(data: Tree, rows: np.ndarray, owner: np.ndarray, sizes: np.ndarray) -> Clients:
+    """The population in which `owner[k]` owns `rows[k]`; each client keeps the order of `rows`."""
+    order = rows[np.argsort(owner, kind="stable")]
+    return Clients(data, order, np.concatenate([[0], np.cumsum(sizes)]))

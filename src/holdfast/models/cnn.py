@@ -1,0 +1,139 @@
+"""Convolutional networks with a few layers, as FedDyn and FSL use them."""
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import flax.linen as nn
+import jax
+
+from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.models.convolution import Convolution, convolution_by, max_pool
+from holdfast.models.images import image_classifier, pixels
+from holdfast.models.model import Model
+
+Pool: TypeAlias = Literal["each", "last"]
+
+
+class CNN(nn.Module):
+    """Convolutions with ReLU and pooling, then dense layers; the last is called `classifier`."""
+
+    classes: int
+    channels: tuple[int, ...]
+    dense: tuple[int, ...]
+    kernel: int
+    padding: str
+    pool: Pool
+    dropout: tuple[float, float]
+    convolution: Convolution
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = pixels(x)
+        for i, width in enumerate(self.channels):
+            x = nn.Conv(
+                width,
+                (self.kernel, self.kernel),
+                padding=self.padding,
+                conv_general_dilated=convolution_by(self.convolution),
+                name=f"convolution_{i}",
+            )(x)
+            # ReLU keeps the order of numbers, so it may wait for pooling and has a quarter to do.
+            if self.pool == "each" or i == len(self.channels) - 1:
+                x = max_pool(x)
+            x = nn.relu(x)
+        training = self.has_rng("dropout")
+        x = x.reshape((x.shape[0], -1))
+        x = nn.Dropout(self.dropout[0], deterministic=not training)(x)
+        for i, width in enumerate(self.dense):
+            x = nn.relu(nn.Dense(width, name=f"dense_{i}")(x))
+            x = nn.Dropout(self.dropout[1], deterministic=not training)(x)
+        return nn.Dense(self.classes, name="classifier")(x)
+
+
+@explain_arguments
+def cnn(
+    classes: int,
+    channels: Sequence[int] = (64, 64),
+    dense: Sequence[int] = (384, 192),
+    kernel: int = 5,
+    padding: Literal["VALID", "SAME"] = "VALID",
+    pool: Pool = "each",
+    dropout: Sequence[float] = (0.0, 0.0),
+    convolution: Convolution = "auto",
+) -> Model:
+    """A small convolutional network on images, by default FedDyn's for CIFAR.
+
+    The papers' networks are
+
+    - FedDyn's for CIFAR-10 and CIFAR-100, and FSL's for CIFAR-100: `cnn(classes)`
+    - FSL's for CIFAR-10: `cnn(10, (32, 64), (128,), kernel=3, padding="SAME", dropout=(0.25, 0.5))`
+    - FSL's for EMNIST: `cnn(45, (32, 64), (128,), kernel=3, padding="SAME", pool="last",
+      dropout=(0.25, 0.5))`
+
+    Examples: `x` holds images (examples, height, width, channels), of any float type or whole
+    numbers 0..255, which are divided by 255.
+
+    Args:
+        classes: number of classes, the width of the layer `classifier`.
+        channels: of each convolution, called `convolution_0`, `convolution_1`, ...
+        dense: width of each dense layer after them, called `dense_0`, `dense_1`, ...
+        kernel: side of the convolutions' kernels.
+        padding: `"VALID"` for none, `"SAME"` for zeros around the image so that it keeps its size.
+        pool: halve the image after `"each"` convolution, or only after the `"last"`.
+        dropout: probability of dropping a feature after the convolutions, and after each dense
+            layer. In evaluation nothing is dropped.
+        convolution: `"patches"` (fast on a CPU), `"xla"`, or `"auto"` for what suits the backend.
+
+    Example:
+        >>> import holdfast as hf
+        >>> import jax
+        >>> import numpy as np
+        >>> model = hf.models.cnn(classes=10)
+        >>> images = hf.Examples(np.zeros((1, 32, 32, 3), np.float32), np.zeros(1, int))
+        >>> params = jax.eval_shape(model.init, jax.random.key(0), images)
+        >>> params["dense_0"]["kernel"].shape
+        (1600, 384)
+
+    Reference: Acar et al., "Federated learning based on dynamic regularization", ICLR 2021, where
+    the first dense layer is printed as 394 wide; Mai, La and Zhang, "Federated learning with server
+    learning", 2022.
+    """
+    if classes < 2 or kernel < 1 or not channels or any(w < 1 for w in (*channels, *dense)):
+        raise HoldfastError(
+            f"cnn: classes={classes}, channels={list(channels)}, dense={list(dense)}, "
+            f"kernel={kernel}; give 2 classes, one convolution, and widths of at least 1."
+        )
+    for name, value, known in (
+        ("padding", padding, ("VALID", "SAME")),
+        ("pool", pool, ("each", "last")),
+    ):
+        if value not in known:
+            raise HoldfastError(f"cnn: {name}={value!r}; give one of {', '.join(known)}.")
+    if len(dropout) != 2 or not all(0 <= rate < 1 for rate in dropout):
+        raise HoldfastError(
+            f"cnn: dropout={list(dropout)}; give two probabilities from 0 to below 1, after the "
+            f"convolutions and after each dense layer."
+        )
+    convolution_by(convolution)  # raises for what it does not know
+    before, after = dropout
+    module = CNN(
+        classes,
+        tuple(channels),
+        tuple(dense),
+        kernel,
+        padding,
+        pool,
+        (float(before), float(after)),
+        convolution,
+    )
+    return image_classifier(module, classes, _smallest(module))
+
+
+def _smallest(module: CNN) -> int:
+    """Side of the images of which one pixel is left in the end."""
+    lost = module.kernel - 1 if module.padding == "VALID" else 0
+    side = 1
+    for i in reversed(range(len(module.channels))):
+        pooled = module.pool == "each" or i == len(module.channels) - 1
+        side = (2 * side if pooled else side) + lost
+    return side

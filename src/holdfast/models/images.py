@@ -1,0 +1,113 @@
+"""What models of images have in common: the inputs they take, and random changes of them."""
+
+import dataclasses
+import functools
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.models.model import Model, classifier
+from holdfast.trees import Tree
+
+
+def pixels(x: jax.Array) -> jax.Array:
+    """Images as numbers to compute with: whole numbers 0..255 become 0..1, others stay."""
+    return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(jnp.float32) / 255
+
+
+@functools.lru_cache(maxsize=64)
+def image_classifier(module: nn.Module, classes: int, smallest: int) -> Model:
+    """`classifier` for images of at least `smallest` pixels a side, which it checks."""
+    model = classifier(module, classes)
+
+    def check(examples: Tree) -> None:
+        check_images(examples.x, type(module).__name__, smallest)
+        if model.check is not None:
+            model.check(examples)
+
+    return dataclasses.replace(model, check=check)
+
+
+def check_images(x: np.ndarray, owner: str, smallest: int) -> None:
+    """Refuse what is not (examples, height, width, channels)."""
+    if x.ndim != 4:
+        raise HoldfastError(
+            f"x: its shape is {x.shape} but {owner} takes images of shape (examples, height, width, "
+            f"channels); reshape the data, such as x.reshape(-1, 28, 28, 1)."
+        )
+    if min(x.shape[1:3]) < smallest:
+        raise HoldfastError(
+            f"x: its shape is {x.shape} but {owner} takes images (examples, height, width, channels) "
+            f"of at least {smallest} x {smallest} pixels; enlarge them, or move channels last."
+        )
+
+
+@explain_arguments
+def augmented(
+    model: Model, flip: float = 0.5, crop: int = 4, crop_probability: float = 0.5
+) -> Model:
+    """The model trained on images changed at random; evaluation sees them as they are.
+
+    Each image is mirrored with one probability and with another moved by up to `crop` pixels each
+    way, zeros coming in at the border. The random numbers come from the key of the loss, so a run
+    is as reproducible as any. The defaults are those of FedDyn's code on CIFAR.
+
+    Args:
+        model: any model of images (examples, height, width, channels).
+        flip: probability of mirroring left and right.
+        crop: largest move, in pixels.
+        crop_probability: probability of moving.
+
+    Example:
+        >>> import holdfast as hf
+        >>> model = hf.models.augmented(hf.models.cnn(classes=10), crop=2)
+
+    Reference: Acar et al., "Federated learning based on dynamic regularization", ICLR 2021.
+    """
+    if not (0 <= flip <= 1 and 0 <= crop_probability <= 1 and crop >= 0):
+        raise HoldfastError(
+            f"augmented: flip={flip}, crop={crop}, crop_probability={crop_probability}; give "
+            f"probabilities in 0..1 and a whole number of pixels of at least 0."
+        )
+    return _augmented(model, float(flip), crop, float(crop_probability))
+
+
+@functools.lru_cache(maxsize=64)
+def _augmented(model: Model, flip: float, crop: int, crop_probability: float) -> Model:
+    def loss(params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
+        change_key, loss_key = jax.random.split(key)
+        changed = change(batch.x, change_key, flip, crop, crop_probability)
+        return model.losses(params, batch._replace(x=changed), loss_key)
+
+    def check(examples: Tree) -> None:
+        check_images(examples.x, "augmented", 1)
+        if model.check is not None:
+            model.check(examples)
+
+    settings = f"flip={flip}, crop={crop}, crop_probability={crop_probability}"
+    name = f"augmented({model.name}, {settings})"
+    return dataclasses.replace(model, loss=loss, metrics=model.measure, check=check, name=name)
+
+
+def change(
+    x: jax.Array, key: jax.Array, flip: float, crop: int, crop_probability: float
+) -> jax.Array:
+    """Images mirrored and moved at random, each on its own."""
+    flip_key, crop_key, move_key = jax.random.split(key, 3)
+    examples, height, width, channels = x.shape
+    flipped = jax.random.bernoulli(flip_key, flip, (examples,))
+    x = jnp.where(flipped[:, None, None, None], x[:, :, ::-1], x)
+    moved = jax.random.bernoulli(crop_key, crop_probability, (examples,))
+    corners = jax.random.randint(move_key, (examples, 2), 0, 2 * crop + 1)
+    corners = jnp.where(moved[:, None], corners, crop)
+    wide = jnp.pad(x, ((0, 0), (crop, crop), (crop, crop), (0, 0)))
+
+    def cut(image: jax.Array, corner: jax.Array) -> jax.Array:
+        start = (corner[0], corner[1], jnp.zeros((), corner.dtype))
+        return lax.dynamic_slice(image, start, (height, width, channels))
+
+    return jax.vmap(cut)(wide, corners)

@@ -1,0 +1,77 @@
+"""VGG-11 without normalisation, as FedPVR uses it."""
+
+import flax.linen as nn
+import jax
+
+from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.models.convolution import Convolution, convolution_by, max_pool
+from holdfast.models.images import image_classifier, pixels
+from holdfast.models.model import Model
+
+
+class VGG(nn.Module):
+    """Blocks of 3 x 3 convolutions that halve the image, then dense layers with dropout."""
+
+    classes: int
+    blocks: tuple[tuple[int, ...], ...]
+    dense: tuple[int, ...]
+    dropout: float
+    convolution: Convolution
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = pixels(x)
+        number = 0
+        for block in self.blocks:
+            for i, width in enumerate(block):
+                x = nn.Conv(
+                    width,
+                    (3, 3),
+                    conv_general_dilated=convolution_by(self.convolution),
+                    name=f"convolution_{number}",
+                )(x)
+                # ReLU keeps the order of numbers, so it may wait for pooling.
+                x = nn.relu(max_pool(x) if i == len(block) - 1 else x)
+                number += 1
+        x = x.reshape((x.shape[0], -1))
+        training = self.has_rng("dropout")
+        for i, width in enumerate(self.dense):
+            x = nn.Dropout(self.dropout, deterministic=not training)(x)
+            x = nn.relu(nn.Dense(width, name=f"dense_{i}")(x))
+        return nn.Dense(self.classes, name="classifier")(x)
+
+
+@explain_arguments
+def vgg11(classes: int, dropout: float = 0.5, convolution: Convolution = "auto") -> Model:
+    """VGG-11 for small images, without normalisation: FedPVR's larger network.
+
+    Eight convolutions `convolution_0` to `convolution_7` with 64, 128, 256, 256, 512, 512, 512 and
+    512 channels, pooling after the 1st, 2nd, 4th, 6th and 8th, and the layers `dense_0`, `dense_1`
+    (512 wide) and `classifier`. FedPVR reduces variance on the last three:
+    `mask=lambda path: path.startswith(("dense", "classifier"))`.
+
+    Examples: `x` holds images (examples, height, width, channels) of at least 32 x 32 pixels, of
+    any float type or whole numbers 0..255, which are divided by 255.
+
+    Args:
+        classes: number of classes, the width of the layer `classifier`.
+        dropout: probability of dropping a feature before `dense_0` and `dense_1` in training.
+        convolution: `"patches"` (fast on a CPU), `"xla"`, or `"auto"` for what suits the backend.
+
+    Example:
+        >>> import holdfast as hf
+        >>> model = hf.models.vgg11(classes=10)
+
+    Reference: Simonyan and Zisserman, "Very deep convolutional networks for large-scale image
+    recognition", ICLR 2015; Li et al., "On the effectiveness of partial variance reduction in
+    federated learning with heterogeneous data", CVPR 2023.
+    """
+    if classes < 2 or not 0 <= dropout < 1:
+        raise HoldfastError(
+            f"vgg11: classes={classes}, dropout={dropout}; give at least 2 classes and a probability "
+            f"from 0 to below 1."
+        )
+    convolution_by(convolution)  # raises for what it does not know
+    blocks = ((64,), (128,), (256, 256), (512, 512), (512, 512))
+    module = VGG(classes, blocks, (512, 512), float(dropout), convolution)
+    return image_classifier(module, classes, smallest=2 ** len(blocks))

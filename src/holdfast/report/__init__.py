@@ -1,0 +1,1 @@
+"""Results to look at: a page for the browser and figures for a paper."""

@@ -1,0 +1,171 @@
+"""Everything the page shows, as plain values for its JSON block."""
+
+from typing import Any
+
+import numpy as np
+
+from holdfast.report import curves, fairness, palette, summary
+from holdfast.report.splits import Split, splits
+from holdfast.report.standings import Standing, in_figures, standings, times_fewer
+from holdfast.runs.results import Results, Spread
+
+Cell = dict[str, Any]  # what it says and what it is sorted by
+
+
+def content(results: Results) -> dict[str, Any]:
+    """The page's values; nothing in it is markup."""
+    tables = [curves.measured(method) for method in results.methods]
+    names = curves.metrics(tables, results.metric)
+    client_names = fairness.metrics(results)
+    stands = standings(results, tables)
+    return {
+        "title": title(results),
+        "summary": summary.paragraph(results, stands),
+        "highlights": [vars(h) for h in summary.highlights(results, stands)],
+        "metric": results.metric,
+        "target": results.target,
+        "baseline": results.methods[0].label,
+        "lower": {n: curves.lower_is_better(n) for n in (*names, *client_names)},
+        "methods": [_method(i, stand) for i, stand in enumerate(stands)],
+        "metrics": names,
+        "curves": [_curves(table, names) for table in tables],
+        "table": _table(stands, results.metric, results.target),
+        "clients": {name: _clients(results, name) for name in client_names},
+        "splits": [_split(split) for split in splits(results)],
+        "configurations": [
+            {"folder": str(f.path), "text": f.experiment_file.read_text(encoding="utf-8")}
+            for f in results.folders
+        ],
+        "environments": [{"folder": str(f.path), **f.environment()} for f in results.folders],
+    }
+
+
+def title(results: Results) -> str:
+    """The names of the folders."""
+    return ", ".join(folder.path.resolve().name for folder in results.folders)
+
+
+def _method(number: int, stand: Standing) -> dict[str, Any]:
+    look = palette.look(number)
+    return {
+        "label": stand.label,
+        "state": stand.state,
+        "seeds": stand.seeds,
+        "light": look.light,
+        "dark": look.dark,
+        "symbol": look.symbol,
+        "dash": look.dash,
+    }
+
+
+def _curves(table: curves.Measured, names: list[str]) -> dict[str, Any]:
+    """Curves by metric; those measured in the same rounds share their three axes."""
+    grids: list[dict[str, Any]] = []
+    found: dict[str, Any] = {}
+    for name in names:
+        curve = curves.curve(table, name)
+        if curve is None:
+            continue
+        curve = curve.thinned()
+        grid = {
+            "rounds": [int(r) for r in curve.rounds],
+            "megabytes": _short(curve.megabytes),
+            "seconds": _short(curve.seconds),
+        }
+        if grid not in grids:
+            grids.append(grid)
+        found[name] = {
+            "grid": grids.index(grid),
+            "mean": _short(curve.mean),
+            "deviation": _short(curve.deviation) if curve.seeds.max() > 1 else None,
+            "seeds": _same(curve.seeds),
+        }
+    return {"grids": grids, "metrics": found}
+
+
+def _short(values: np.ndarray) -> list[float | None]:
+    """Six digits are more than a screen shows, and a third of the bytes."""
+    return [curves.number(float(f"{value:.6g}")) for value in values]
+
+
+def _same(values: np.ndarray) -> int | list[int]:
+    """One number if all are the same."""
+    return int(values[0]) if (values == values[0]).all() else [int(v) for v in values]
+
+
+def _table(stands: list[Standing], metric: str, target: float | None) -> dict[str, Any]:
+    if target is None:
+        columns = [f"final {metric}", "MB in all", "seconds in all"]
+    else:
+        columns = [
+            "rounds",
+            "saving",
+            "MB",
+            "saving in MB",
+            "seconds",
+            f"final {metric}",
+            "MB in all",
+        ]
+    return {"columns": columns, "rows": [_row(s, stands[0], target) for s in stands]}
+
+
+def _row(stand: Standing, baseline: Standing, target: float | None) -> list[Cell]:
+    final = _cell(stand.final)
+    megabytes, seconds = _mean(stand.megabytes_in_all), _mean(stand.seconds_in_all)
+    if target is None:
+        return [final, megabytes, seconds]
+    return [
+        _cell(stand.rounds, f"> {stand.rounds_run}", digits=0),
+        _saving(baseline.rounds, stand.rounds),
+        _cell(stand.megabytes, f"> {megabytes['text']}", digits=1),
+        _saving(baseline.megabytes, stand.megabytes),
+        _cell(stand.seconds, f"> {seconds['text']}", digits=1),
+        final,
+        megabytes,
+    ]
+
+
+def _mean(spread: Spread) -> Cell:
+    value = spread.mean or 0.0
+    return {"text": f"{value:,.1f}", "value": value}
+
+
+def _cell(spread: Spread, otherwise: str = "-", digits: int | None = None) -> Cell:
+    value = None if spread.mean is None else curves.number(spread.mean)
+    return {"text": in_figures(spread, otherwise, digits), "value": value}
+
+
+def _saving(theirs: Spread, mine: Spread) -> Cell:
+    value = times_fewer(theirs, mine)
+    return {"text": "-" if value is None else f"{value:.2f}x", "value": value}
+
+
+def _clients(results: Results, metric: str) -> dict[str, Any]:
+    found = [fairness.distribution(method, metric) for method in results.methods]
+    rows = [
+        None if f is None else [_cell(s) for s in (f.worst_tenth, f.median, f.mean, f.best_tenth)]
+        for f in found
+    ]
+    return {
+        "clients": max((f.clients for f in found if f is not None), default=0),
+        "curves": [
+            None if f is None else {"shares": _short(f.shares), "values": _short(f.values)}
+            for f in found
+        ],
+        "table": {"columns": ["worst tenth", "median", "mean", "best tenth"], "rows": rows},
+    }
+
+
+def _split(split: Split) -> dict[str, Any]:
+    edges, numbers = split.histogram()
+    shown = split.sizes[split.clients] if split.counts is not None else split.sizes[:0]
+    return {
+        "folders": split.folders,
+        "statistics": split.statistics,
+        "clients": len(split.sizes),
+        "order": split.clients.tolist() if split.counts is not None else [],
+        "classes": split.classes,
+        "counts": None if split.counts is None else split.counts.tolist(),
+        "sizes": shown.tolist(),
+        "histogram": {"edges": _short(edges), "numbers": numbers.tolist()},
+    }

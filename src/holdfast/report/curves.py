@@ -1,0 +1,130 @@
+"""Histories of several seeds made into one curve: a mean and how far seeds scatter about it."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from holdfast.engine.history import History
+from holdfast.runs.results import MethodResult
+
+MOST_POINTS = 1000
+_BOOKKEEPING = frozenset({"round", "bytes_down", "bytes_up", "clients", "left_out", "seconds"})
+
+
+def lower_is_better(metric: str) -> bool:
+    """Whether a metric is a loss; the rule `History.rounds_to` goes by.
+
+    Example:
+        >>> lower_is_better("train_loss"), lower_is_better("accuracy")
+        (True, False)
+    """
+    return "loss" in metric
+
+
+def number(value: Any) -> float | None:
+    """A value as a finite number, if it is one."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Measured:
+    """A method's histories as tables of seeds by rounds, NaN where nothing finite was measured."""
+
+    rounds: np.ndarray
+    columns: dict[str, np.ndarray]
+
+    def column(self, name: str) -> np.ndarray:
+        """One table; all NaN if nothing of the name was measured."""
+        return self.columns.get(name, np.full((1, len(self.rounds)), np.nan))
+
+
+def measured(method: MethodResult) -> Measured:
+    """Every column of every seed, read once: histories may be long."""
+    by_seed = [_columns(history) for history in method.histories]
+    rounds = np.unique(np.concatenate([columns["round"] for columns in by_seed])).astype(int)
+    tables = {}
+    for name in dict.fromkeys(name for columns in by_seed for name in columns):
+        table = np.full((len(by_seed), len(rounds)), np.nan)
+        for seed, columns in enumerate(by_seed):
+            if name in columns:
+                table[seed, np.searchsorted(rounds, columns["round"])] = columns[name]
+        tables[name] = table
+    return Measured(rounds, tables)
+
+
+def _columns(history: History) -> dict[str, np.ndarray]:
+    found = {}
+    for name in history.columns:
+        try:
+            values = np.array([row.get(name) for row in history], dtype=float)
+        except (TypeError, ValueError):  # somebody's own evaluator noted words or lists
+            continue
+        found[name] = np.where(np.isfinite(values), values, np.nan)
+    return found
+
+
+def metrics(tables: Sequence[Measured], first: str) -> list[str]:
+    """Everything measured, the metric compared first and bookkeeping left out."""
+    names = (name for table in tables for name in table.columns if name not in _BOOKKEEPING)
+    found = dict.fromkeys((first, *names))
+    return [n for n in found if any(np.isfinite(table.column(n)).any() for table in tables)]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Curve:
+    """A metric over the rounds in which it was measured; one entry per such round.
+
+    Mean and deviation are over the seeds that measured it there: where some were interrupted, over
+    those that got so far. Megabytes and seconds are spent up to and with the round, the mean of the same
+    seeds' costs summed, so that they never fall when a seed drops out.
+    """
+
+    rounds: np.ndarray
+    megabytes: np.ndarray
+    seconds: np.ndarray
+    mean: np.ndarray
+    deviation: np.ndarray
+    seeds: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rounds)
+
+    def thinned(self, most: int = MOST_POINTS) -> "Curve":
+        """Evenly chosen points, the first and the last among them."""
+        if len(self) <= most:
+            return self
+        keep = np.unique(np.linspace(0, len(self) - 1, most).round().astype(int))
+        parts = {f.name: getattr(self, f.name)[keep] for f in dataclasses.fields(self)}
+        return Curve(**parts)
+
+
+def curve(table: Measured, metric: str) -> Curve | None:
+    """Mean and deviation over seeds; None if the method never measured it."""
+    values = table.column(metric)
+    known = ~np.isnan(values)
+    here = known.any(axis=0)
+    if not here.any():
+        return None
+    seeds = known.sum(axis=0)[here]
+    mean = np.where(known, values, 0).sum(axis=0)[here] / seeds
+    off = np.where(known[:, here], values[:, here] - mean, 0)
+    return Curve(
+        rounds=table.rounds[here],
+        megabytes=_spent(table, ("bytes_down", "bytes_up"))[here] / 1e6,
+        seconds=_spent(table, ("seconds",))[here],
+        mean=mean,
+        # With one less than the number of seeds, as in the table; 0 for a single seed.
+        deviation=np.sqrt((off**2).sum(axis=0) / np.maximum(seeds - 1, 1)),
+        seeds=seeds,
+    )
+
+
+def _spent(table: Measured, names: tuple[str, ...]) -> np.ndarray:
+    costs = np.sum([table.column(name) for name in names], axis=0)
+    known = ~np.isnan(costs)
+    return np.cumsum(np.where(known, costs, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1))

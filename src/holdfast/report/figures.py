@@ -1,0 +1,191 @@
+"""Figures fit for a paper: one column wide, 8 point type, fonts embedded; each as PDF and PNG."""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from holdfast.errors import HoldfastError
+from holdfast.report import curves, fairness, palette
+from holdfast.report.splits import Split, splits
+from holdfast.runs.results import Results
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_WIDTH = 3.33  # inches: a column of a two-column page
+_DOTS = 300  # per inch
+_STYLE = {
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.5,
+    "legend.fontsize": 7.5,
+    "legend.frameon": False,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4,
+    "pdf.fonttype": 42,  # as TrueType: publishers refuse type 3
+    "xtick.labelsize": 8,
+    "xtick.major.width": 0.6,
+    "ytick.labelsize": 8,
+    "ytick.major.width": 0.6,
+}
+_HEAT = ("#f3f6f9", "#0a4a7c")
+_GREY = "#8a949f"
+_MOST_NAMES = 30  # of classes written beside the picture
+_AXES = {"rounds": "round", "megabytes": "megabytes, down and up"}
+
+
+def write(results: Results, folder: Path) -> list[Path]:
+    """Draw the metric over rounds and over megabytes, the clients' own results, and the split."""
+    try:
+        from matplotlib import rc_context
+    except ImportError:
+        raise HoldfastError(
+            'report: figures need matplotlib; install it with `pip install "holdfast[figures]"`.'
+        ) from None
+    folder.mkdir(parents=True, exist_ok=True)
+    with rc_context(_STYLE):  # type: ignore[arg-type]  # its keys are literals
+        return [
+            path
+            for name, height, draw in _drawings(results)
+            for path in _save(folder / name, height, draw)
+        ]
+
+
+def _drawings(results: Results) -> list[tuple[str, float, Callable[["Figure"], None]]]:
+    """Names, heights and how to draw them."""
+    found: list[tuple[str, float, Callable[[Figure], None]]] = []
+    for axis in _AXES:
+        name = _file_name(f"{results.metric}-{axis}")
+        found.append((name, 2.4, partial(_draw_curves, results, axis)))
+    for metric in fairness.metrics(results)[:1]:
+        name = _file_name(f"clients-{metric}")
+        found.append((name, 2.4, partial(_draw_clients, results, metric)))
+    different = splits(results)
+    for number, split in enumerate(different, 1):
+        name = "split" if len(different) == 1 else f"split-{number}"
+        found.append((name, 2.0, partial(_draw_split, split)))
+    return found
+
+
+def _file_name(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", text)
+
+
+def _save(path: Path, height: float, draw: Callable[["Figure"], None]) -> list[Path]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+    draw(figure)
+    pdf, png = (path.with_name(f"{path.name}.{ending}") for ending in ("pdf", "png"))
+    # Without the time, the same results make the same file.
+    figure.savefig(pdf, metadata={"CreationDate": None})
+    figure.savefig(png, dpi=_DOTS)
+    return [pdf, png]
+
+
+def _look(number: int, points: int) -> dict[str, Any]:
+    look = palette.look(number)
+    return {
+        "color": look.light,
+        "linestyle": look.paper_line,
+        "marker": look.paper_marker,
+        # A few marks tell lines apart; staggered, they do not hide each other.
+        "markevery": (number % 4 * points // 32, max(1, points // 8)),
+        "markeredgewidth": 0,
+    }
+
+
+def _draw_curves(results: Results, axis: str, figure: "Figure") -> None:
+    axes = figure.subplots()
+    for number, method in enumerate(results.methods):
+        curve = curves.curve(curves.measured(method), results.metric)
+        if curve is None:
+            continue
+        curve = curve.thinned()
+        x = getattr(curve, axis)
+        look = _look(number, len(curve))
+        axes.plot(x, curve.mean, label=_as_is(method.label), **look)
+        if len(method.histories) > 1:
+            low, high = curve.mean - curve.deviation, curve.mean + curve.deviation
+            axes.fill_between(x, low, high, color=look["color"], alpha=0.17, linewidth=0)
+    if results.target is not None:
+        axes.axhline(results.target, color=_GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+    axes.set_xlim(left=0)
+    axes.set_xlabel(_AXES[axis])
+    axes.set_ylabel(_as_is(results.metric.replace("_", " ")))
+    _name_methods(figure, axes)
+
+
+def _draw_clients(results: Results, metric: str, figure: "Figure") -> None:
+    axes = figure.subplots()
+    axes.axvspan(0, 10, color=_GREY, alpha=0.18, linewidth=0)
+    for number, method in enumerate(results.methods):
+        found = fairness.distribution(method, metric)
+        if found is not None:
+            look = _look(number, len(found.shares))
+            axes.plot(100 * found.shares, found.values, label=_as_is(method.label), **look)
+    axes.set_xlim(-1, 101)
+    axes.set_xlabel("% of clients, from the worst served to the best")
+    axes.set_ylabel(_as_is(f"client {metric.replace('_', ' ')}"))
+    _name_methods(figure, axes)
+
+
+def _name_methods(figure: "Figure", axes: "Axes") -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    longest = max(map(len, labels), default=0)
+    columns = 3 if longest <= 12 else 2 if longest <= 24 else 1
+    height = figure.get_figheight() + 0.16 * -(-len(labels) // columns)
+    figure.set_figheight(height)  # names stand below, and take nothing from the picture
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=columns,
+        columnspacing=1.2,
+        handlelength=2.4,
+    )
+
+
+def _as_is(text: str) -> str:
+    """Without dollars meaning formulas."""
+    return text.replace("$", r"\$")
+
+
+def _draw_split(split: Split, figure: "Figure") -> None:
+    if split.counts is None:
+        _draw_sizes(split, figure)
+        return
+    from matplotlib.colors import LinearSegmentedColormap
+
+    axes = figure.subplots()
+    axes.grid(False)
+    colours = LinearSegmentedColormap.from_list("examples", _HEAT)
+    image = axes.imshow(split.counts, aspect="auto", cmap=colours, vmin=0, interpolation="nearest")
+    axes.set_xticks([])
+    axes.set_xlabel(f"{split.counts.shape[1]:,} clients, by their commonest class")
+    axes.set_ylabel("class")
+    if len(split.classes) <= _MOST_NAMES:
+        every = 1 if len(split.classes) <= 12 else 2
+        axes.set_yticks(np.arange(len(split.classes))[::every], split.classes[::every])
+    bar = figure.colorbar(image, ax=axes, pad=0.02, aspect=25)
+    bar.set_label("examples")
+    bar.outline.set_visible(False)
+
+
+def _draw_sizes(split: Split, figure: "Figure") -> None:
+    axes = figure.subplots()
+    edges, numbers = split.histogram()
+    axes.bar(edges[:-1], numbers, np.diff(edges), align="edge", color=_GREY, edgecolor="white")
+    axes.set_xlabel("examples of a client")
+    axes.set_ylabel("clients")

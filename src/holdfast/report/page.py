@@ -1,0 +1,61 @@
+"""One HTML page of the results that needs nothing but itself: no network, no server, no other file."""
+
+import base64
+import gzip
+import html
+import importlib.util
+import json
+import string
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import HoldfastError
+from holdfast.report.content import content
+from holdfast.runs.folder import write_whole
+from holdfast.runs.results import Results
+
+
+def write(results: Results, path: Path) -> Path:
+    """Write the page; returns where it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, render(results))
+    return path
+
+
+def render(results: Results) -> str:
+    """The page as text."""
+    values = content(results)
+    return string.Template(_part("page.html")).substitute(
+        title=html.escape(values["title"]),
+        summary=html.escape(values["summary"]).replace(" ± ", "&nbsp;±&nbsp;"),
+        style=_part("page.css"),
+        script=_part("page.js"),
+        data=as_json(values),
+        plotly=_plotly(),
+    )
+
+
+def _part(name: str) -> str:
+    return resources.files("holdfast.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def as_json(values: Any) -> str:
+    r"""JSON that is safe within a script element, whatever labels say.
+
+    Example:
+        >>> as_json({"label": "</script><b>"})
+        '{"label":"\\u003c/script>\\u003cb>"}'
+    """
+    text = json.dumps(values, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", r"\u003c")
+
+
+def _plotly() -> str:
+    """plotly.js as the Python package ships it, compressed to less than half; browsers unpack it."""
+    spec = importlib.util.find_spec("plotly")
+    if spec is None or spec.origin is None:
+        raise HoldfastError("report: plotly is missing; install it with `pip install plotly`.")
+    source = Path(spec.origin).parent / "package_data" / "plotly.min.js"
+    # Without the time, the same results make the same page.
+    return base64.b64encode(gzip.compress(source.read_bytes(), mtime=0)).decode()

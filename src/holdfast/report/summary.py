@@ -1,0 +1,225 @@
+"""The outcome in plain sentences, made from the figures."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from holdfast.report import fairness
+from holdfast.report.curves import lower_is_better, number
+from holdfast.report.standings import Standing, best, in_figures, times_fewer
+from holdfast.runs.results import Results, Spread
+
+
+@dataclasses.dataclass(frozen=True)
+class Highlight:
+    """One figure worth a card: whose it is, and beside what it stands."""
+
+    title: str
+    value: str
+    method: int
+    note: str
+
+
+def paragraph(results: Results, stands: list[Standing]) -> str:
+    """What came out, in a few sentences."""
+    sentences = [
+        _setting(results, stands),
+        *_to_target(results, stands),
+        *_final(results, stands),
+        *_worst_tenth(results),
+        *_not_over(stands),
+    ]
+    return " ".join(sentences)
+
+
+def _setting(results: Results, stands: list[Standing]) -> str:
+    sizes = [len(folder.split().get("sizes", ())) for folder in results.folders]
+    clients = f" on {_range(sizes)} clients" if all(sizes) else ""
+    rounds = [max(len(h) for h in m.histories) for m in results.methods]
+    seeds = _range([s.seeds for s in stands])
+    who = stands[0].label if len(stands) == 1 else f"{len(stands)} methods"
+    return (
+        f"{who} ran {_range(rounds)} rounds with "
+        f"{seeds} {'seed' if seeds == '1' else 'seeds'}{' each' if len(stands) > 1 else ''}{clients}."
+    )
+
+
+def _to_target(results: Results, stands: list[Standing]) -> list[str]:
+    if results.target is None:
+        return []
+    goal = f"{results.metric} {results.target:g}"
+    first = best([s.rounds for s in stands], lower=True)
+    if first is None:
+        return [f"{_nobody(stands)} reached {goal} with every seed in the rounds run."]
+    sentences = [_fastest(stands, first, goal)]
+    cheapest = _cheapest(stands)
+    if cheapest is not None and len(stands) > 1:
+        sentences.append(_least_traffic(stands, first, cheapest))
+    return sentences + _late(stands, goal)
+
+
+def _late(stands: list[Standing], goal: str) -> list[str]:
+    """Who did not get there, or not with every seed."""
+    late = [s for s in stands if s.rounds.mean is None]
+    never = [s.label for s in late if not s.rounds.reached]
+    partly = [
+        f"{s.label} reached {goal} with {len(s.rounds.reached)} of {s.seeds} seeds only."
+        for s in late
+        if s.rounds.reached
+    ]
+    return [f"{_listed(never)} did not reach {goal}.", *partly] if never else partly
+
+
+def _nobody(stands: list[Standing]) -> str:
+    return "No method" if len(stands) > 1 else f"{stands[0].label} has not"
+
+
+def _fastest(stands: list[Standing], first: int, goal: str) -> str:
+    it, baseline = stands[first], stands[0]
+    took = f"{it.label} reached {goal} in {in_figures(it.rounds, digits=0)} rounds"
+    if len(stands) == 1:
+        return f"{took}."
+    saving = times_fewer(baseline.rounds, it.rounds)
+    if first == 0:
+        return f"{took}, and none of the others in fewer."
+    if saving is None:
+        return f"{took}, before all others."
+    theirs = in_figures(baseline.rounds, digits=0)
+    if saving <= 1:  # as fast as the baseline: no saving to speak of
+        return f"{took}, as many as {baseline.label}."
+    return f"{took}, {saving:.1f} times fewer than {baseline.label} ({theirs})."
+
+
+def _cheapest(stands: list[Standing]) -> int | None:
+    """Of those that communicate: training alone costs no bytes, and wins nothing by it."""
+    spreads = [s.megabytes if s.megabytes.mean else Spread((None,)) for s in stands]
+    return best(spreads, lower=True)
+
+
+def _least_traffic(stands: list[Standing], first: int, cheapest: int) -> str:
+    it, baseline = stands[cheapest], stands[0]
+    saving = times_fewer(baseline.megabytes, it.megabytes)
+    fewer = f", {saving:.1f} times less than {baseline.label}" if saving and saving > 1 else ""
+    who = "It also" if cheapest == first else it.label
+    return f"{who} took the least traffic to get there: {in_figures(it.megabytes, digits=1)} MB{fewer}."
+
+
+def _final(results: Results, stands: list[Standing]) -> list[str]:
+    lower = lower_is_better(results.metric)
+    finals = _finals(stands)
+    top = best(finals, lower)
+    if top is None:
+        return []
+    it = stands[top]
+    value = _brief(it.final)
+    if len(stands) == 1:
+        return [f"It ended at {results.metric} {value}."]
+    near = [
+        s.label
+        for s, final in zip(stands, finals, strict=True)
+        if s is not it and _within(final, it.final)
+    ]
+    close = f"; {_listed(near)} ended within a standard deviation of it" if near else ""
+    return [
+        f"{it.label} ended with the {'lowest' if lower else 'highest'} {results.metric}, {value}{close}."
+    ]
+
+
+def _finals(stands: list[Standing]) -> list[Spread]:
+    """Where methods ended; one that has not ended does not count while others have."""
+    ended = any(not s.state for s in stands)
+    return [Spread((None,)) if ended and s.state else s.final for s in stands]
+
+
+def _within(other: Spread, top: Spread) -> bool:
+    """Whether the difference is one that other seeds might turn round."""
+    if other.mean is None or top.mean is None or number(other.mean) is None:
+        return False
+    return abs(other.mean - top.mean) <= max(other.deviation, top.deviation)
+
+
+def _worst_tenth(results: Results) -> list[str]:
+    found = _worst_tenths(results)
+    if found is None:
+        return []
+    metric, spreads, top = found
+    it, baseline = results.methods[top], results.methods[0]
+    value = _brief(spreads[top])
+    if len(results.methods) == 1:
+        return [f"Its worst-served tenth of clients has {metric} {value}."]
+    beside = f" ({baseline.label}: {_brief(spreads[0])})" if top and spreads[0].mean else ""
+    return [
+        f"The worst-served tenth of clients does best with {it.label}: {metric} {value}{beside}."
+    ]
+
+
+def _worst_tenths(results: Results) -> tuple[str, list[Spread], int] | None:
+    metric = next(iter(fairness.metrics(results)), None)
+    if metric is None:
+        return None
+    found = [fairness.distribution(method, metric) for method in results.methods]
+    spreads = [Spread((None,)) if f is None else f.worst_tenth for f in found]
+    top = best(spreads, lower_is_better(metric))
+    return None if top is None else (metric, spreads, top)
+
+
+def _not_over(stands: list[Standing]) -> list[str]:
+    sentences = []
+    for state, says in (("diverged", "diverged"), ("unfinished", "not finished")):
+        names = [s.label for s in stands if s.state == state]
+        if names:
+            verb = "" if state == "diverged" else "are " if len(names) > 1 else "is "
+            sentences.append(f"{_listed(names)} {verb}{says}: the figures are of the rounds run.")
+    return sentences
+
+
+def highlights(results: Results, stands: list[Standing]) -> list[Highlight]:
+    """The best in each respect, where there are several methods to choose from."""
+    found: list[Highlight] = []
+    baseline, lower = stands[0], lower_is_better(results.metric)
+    if len(stands) == 1:
+        return []
+    first = best([s.rounds for s in stands], lower=True)
+    if first is not None:
+        value = in_figures(stands[first].rounds, digits=0)
+        note = _against(baseline.label, times_fewer(baseline.rounds, stands[first].rounds), "fewer")
+        found.append(Highlight("Fewest rounds to the target", value, first, note))
+    cheapest = _cheapest(stands)
+    if cheapest is not None:
+        value = f"{in_figures(stands[cheapest].megabytes, digits=1)} MB"
+        saving = times_fewer(baseline.megabytes, stands[cheapest].megabytes)
+        note = _against(baseline.label, saving, "less")
+        found.append(Highlight("Least traffic to the target", value, cheapest, note))
+    top = best(_finals(stands), lower)
+    if top is not None:
+        word = "Lowest" if lower else "Highest"
+        value, note = _brief(stands[top].final), _beside(baseline.label, baseline.final, top)
+        found.append(Highlight(f"{word} final {results.metric}", value, top, note))
+    worst = _worst_tenths(results)
+    if worst is not None:
+        metric, spreads, top = worst
+        value, note = _brief(spreads[top]), _beside(baseline.label, spreads[0], top)
+        found.append(Highlight(f"Best {metric} of the worst tenth", value, top, note))
+    return found
+
+
+def _against(baseline: str, saving: float | None, word: str) -> str:
+    if saving is None or saving <= 1:
+        return ""
+    return f"{saving:.1f} times {word} than {baseline}"
+
+
+def _beside(baseline: str, spread: Spread, top: int) -> str:
+    return "" if top == 0 or spread.mean is None else f"{baseline}: {_brief(spread)}"
+
+
+def _brief(spread: Spread) -> str:
+    return in_figures(spread, precision=3)
+
+
+def _range(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,1 @@
+"""Runs on disk: what `holdfast run` writes, and what `compare` and `report` read."""

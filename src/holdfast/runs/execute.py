@@ -1,0 +1,149 @@
+"""Run every method and seed of an experiment file, into a folder, from where it stands."""
+
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from holdfast import evaluate
+from holdfast.config.build import Method, Plan
+from holdfast.data import split
+from holdfast.engine.checkpoint import Checkpoint
+from holdfast.engine.simulate import Run, simulate
+from holdfast.engine.state import RunState
+from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError
+from holdfast.runs.folder import RunFolder, SeedFolder, write_whole
+
+_MOST_CLIENTS_SHOWN = 500
+Sink = Callable[[str, int, dict[str, Any]], None]  # method's label, seed, one row of history
+
+
+class Watcher(Protocol):
+    """Whoever is looking while it runs."""
+
+    def begin(self, method: str, seed: int, rounds: int, done: int) -> None:
+        """A method and seed begins."""
+
+    def advance(self, state: RunState) -> None:
+        """A round is over."""
+
+    def end(self, outcome: str) -> None:
+        """It is over; in words."""
+
+
+def create(plan: Plan, out: Path | None) -> RunFolder:
+    """A new folder for a checked experiment: the one given, or the next free under `runs`."""
+    path = next(_free(plan.name)) if out is None else out
+    if path.exists():
+        raise HoldfastError(
+            f"{path} exists already; give another folder with --out, or go on with a run by "
+            f"`holdfast resume {path}`."
+        )
+    folder = RunFolder.create(path, plan.file.as_used(), _split(plan))
+    methods = [(m.label, m.folder) for m in plan.methods]
+    folder.describe(methods, plan.target, plan.metric)
+    return folder
+
+
+def _free(name: str) -> Iterator[Path]:
+    number = 1
+    while True:
+        path = Path("runs") / (name if number == 1 else f"{name}-{number}")
+        if not path.exists():
+            yield path
+        number += 1
+
+
+def _split(plan: Plan) -> dict[str, Any]:
+    """Clients by labels, for the picture of the split; sizes alone where labels are no classes."""
+    about: dict[str, Any] = {"sizes": plan.clients.sizes.tolist()}
+    if plan.has_labels:
+        counts = split.counts(plan.clients)
+        about["counts"] = counts[:_MOST_CLIENTS_SHOWN].tolist()
+        about["statistics"] = split.statistics(plan.clients).summary()
+    return about
+
+
+def execute(plan: Plan, folder: RunFolder, watcher: Watcher, sinks: tuple[Sink, ...] = ()) -> int:
+    """Run what is not complete yet; a method that fails does not stop the others, and is counted."""
+    failures = 0
+    for method in plan.methods:
+        for seed in plan.seeds:
+            files = folder.seed_folder(method.folder, seed)
+            watcher.begin(method.label, seed, plan.rounds, 0)
+            if files.complete:
+                watcher.end("complete")
+                continue
+            what = f"{method.label}, seed {seed}"
+            try:
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always", HoldfastWarning)
+                    run = _run(plan, method, seed, files, folder, watcher, sinks)
+            except RoundFailedError as error:
+                failures += 1
+                files.path.mkdir(parents=True, exist_ok=True)
+                write_whole(files.path / "failed.json", json.dumps({"message": str(error)}))
+                folder.log(f"{what}: {error}")
+                watcher.end(f"failed: {error}")
+                continue
+            except KeyboardInterrupt:
+                folder.log(f"{what}: stopped by the user")
+                raise
+            for warning in caught:
+                folder.log(f"{what}: {warning.message}")
+            folder.log(f"{what}: round {run.state.round}, {_last(run.state, plan.metric)}")
+            watcher.end(_last(run.state, plan.metric))
+    return failures
+
+
+def _run(
+    plan: Plan,
+    method: Method,
+    seed: int,
+    files: SeedFolder,
+    folder: RunFolder,
+    watcher: Watcher,
+    sinks: tuple[Sink, ...],
+) -> Run:
+    begun = False
+
+    def on_round(state: RunState) -> None:
+        nonlocal begun
+        if begun:
+            files.record(state)
+        else:
+            begun = True
+            files.begin(state)
+            folder.log(f"{method.label}, seed {seed}: from round {state.round}")
+        for sink in sinks:
+            sink(method.label, seed, state.history[-1])
+        watcher.advance(state)
+
+    run = simulate(
+        **plan.arguments(method, seed),
+        rounds=plan.rounds,
+        checkpoint=Checkpoint(files.checkpoints, plan.checkpoint_every, plan.checkpoint_keep),
+        progress=False,
+        on_round=on_round,
+    )
+    files.begin(run.state)
+    files.finish(run.params, _clients(plan, run))
+    return run
+
+
+def _clients(plan: Plan, run: Run) -> dict[str, Any]:
+    """Every client's own model on test examples like its own."""
+    found = evaluate.personal(plan.tests).each(run.experiment.scene(run.state), _MOST_CLIENTS_SHOWN)
+    names = list(next(iter(found.values()), {}))
+    return {
+        "client": list(found),
+        "examples": [int(plan.clients.sizes[i]) for i in found],
+        **{name: [values[name] for values in found.values()] for name in names},
+    }
+
+
+def _last(state: RunState, metric: str) -> str:
+    values = [row[metric] for row in state.history if metric in row]
+    measured = f"{metric} {values[-1]:.4f}" if values else "nothing measured"
+    return f"{measured}, {state.ledger.total / 1e6:.1f} MB"

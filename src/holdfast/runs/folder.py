@@ -1,0 +1,264 @@
+"""A run is a folder: what is in it, written and read here and nowhere else.
+
+experiment.toml     the experiment file as used
+environment.json    versions, machine, command
+split.json          who has how many examples of which label
+log.txt             what happened when
+methods/fedavg/seed-0/
+    history.jsonl       one line per round: what was measured, bytes, clients
+    timing.jsonl        one line per round: seconds (all that may differ when a run is repeated)
+    ledger.jsonl        one line per round: who took part, bits down and up
+    clients.json        every client's own result at the end
+    params.safetensors  the model, by the names of its parameters
+    checkpoints/        to go on from
+"""
+
+import dataclasses
+import datetime
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+
+from holdfast.engine.history import History, Row
+from holdfast.engine.ledger import Entry
+from holdfast.engine.state import RunState
+from holdfast.errors import HoldfastError
+from holdfast.trees import Tree, paths
+
+_PACKAGES = ("holdfast", "jax", "jaxlib", "flax", "optax", "numpy", "scikit-learn")
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedFolder:
+    """The files of one method and one seed."""
+
+    path: Path
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where it is saved to go on from."""
+        return self.path / "checkpoints"
+
+    @property
+    def params_file(self) -> Path:
+        """The final model; written last, so that its being there means the run is complete."""
+        return self.path / "params.safetensors"
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run reached its last round."""
+        return self.params_file.exists()
+
+    @property
+    def seed(self) -> int:
+        """Its seed, from its name."""
+        return int(self.path.name.removeprefix("seed-"))
+
+    def begin(self, state: RunState) -> None:
+        """Files that hold exactly the rounds of this state, whatever was written after it."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        history = [_without_time(row) for row in state.history]
+        timing = [_time_alone(row) for row in state.history]
+        ledger = [_entry(e) for e in state.ledger.entries]
+        for name, lines in (("history", history), ("timing", timing), ("ledger", ledger)):
+            write_whole(self.path / f"{name}.jsonl", _json_lines(lines))
+
+    def record(self, state: RunState) -> None:
+        """One more round."""
+        row, entry = state.history[-1], state.ledger.entries[-1]
+        self._append("history", _without_time(row))
+        self._append("timing", _time_alone(row))
+        self._append("ledger", _entry(entry))
+
+    def _append(self, name: str, line: Row) -> None:
+        with open(self.path / f"{name}.jsonl", "a", encoding="utf-8") as file:
+            file.write(_json_lines([line]))
+
+    def finish(self, params: Tree, clients: dict[str, Any]) -> None:
+        """The results; the model last."""
+        write_whole(self.path / "clients.json", json.dumps(clients))
+        leaves = [np.asarray(a) for a in _leaves(params)]
+        named = {n: np.ascontiguousarray(a) for n, a in zip(_names(params), leaves, strict=True)}
+        write_whole(self.params_file, safetensors.numpy.save(named))
+
+    def history(self) -> History:
+        """Every round: what was measured, with its seconds."""
+        rows = _read_lines(self.path / "history.jsonl")
+        seconds = _read_lines(self.path / "timing.jsonl")
+        return History(tuple({**r, **s} for r, s in zip(rows, seconds, strict=False)))
+
+    def clients(self) -> dict[str, Any]:
+        """Every client's own result at the end; empty if the run has not ended."""
+        path = self.path / "clients.json"
+        return json.loads(path.read_text()) if path.exists() else {}
+
+    def params(self) -> dict[str, np.ndarray]:
+        """The final model by the names of its parameters."""
+        return safetensors.numpy.load_file(self.params_file)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFolder:
+    """The files of one experiment: several methods, several seeds each."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path, experiment: str, split: dict[str, Any]) -> "RunFolder":
+        """A new folder, with all that is known before the first round."""
+        path.mkdir(parents=True)
+        folder = cls(path)
+        write_whole(path / "environment.json", json.dumps(environment(), indent=2) + "\n")
+        write_whole(path / "split.json", json.dumps(split))
+        write_whole(folder.experiment_file, experiment)
+        return folder
+
+    @classmethod
+    def open(cls, path: str | Path) -> "RunFolder":
+        """An existing one; refuses a folder that is none."""
+        folder = cls(Path(path))
+        if not folder.experiment_file.exists():
+            what = (
+                "is no run (it has no experiment.toml)"
+                if folder.path.is_dir()
+                else "does not exist"
+            )
+            raise HoldfastError(
+                f"{path} {what}; give a folder that `holdfast run` made, such as runs/digits."
+            )
+        return folder
+
+    @property
+    def experiment_file(self) -> Path:
+        """The experiment file as used."""
+        return self.path / "experiment.toml"
+
+    @property
+    def report_file(self) -> Path:
+        """Where the report page goes unless told otherwise."""
+        return self.path / "report.html"
+
+    def seed_folder(self, method_folder: str, seed: int) -> SeedFolder:
+        """The files of one method and one seed."""
+        return SeedFolder(self.path / "methods" / method_folder / f"seed-{seed}")
+
+    def describe(self, methods: Iterable[tuple[str, str]], target: Any, metric: str) -> None:
+        """What `compare` and `report` need to know about the methods, in their order."""
+        content = {
+            "methods": [{"label": label, "folder": name} for label, name in methods],
+            "target": target,
+            "metric": metric,
+        }
+        write_whole(self.path / "methods.json", json.dumps(content, indent=2) + "\n")
+
+    def description(self) -> dict[str, Any]:
+        """The same, read again."""
+        return json.loads((self.path / "methods.json").read_text())
+
+    def environment(self) -> dict[str, Any]:
+        """Versions and machine of the run."""
+        return json.loads((self.path / "environment.json").read_text())
+
+    def split(self) -> dict[str, Any]:
+        """Who has how many examples of which label."""
+        return json.loads((self.path / "split.json").read_text())
+
+    def seeds(self, method_folder: str) -> list[SeedFolder]:
+        """The seeds of a method that have begun, in order."""
+        place = self.path / "methods" / method_folder
+        found = [SeedFolder(p) for p in place.glob("seed-*") if (p / "history.jsonl").exists()]
+        return sorted(found, key=lambda f: f.seed)
+
+    def log(self, line: str) -> None:
+        """One line with the time before it."""
+        now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        with open(self.path / "log.txt", "a", encoding="utf-8") as file:
+            file.write(f"{now} {line}\n")
+
+
+def environment() -> dict[str, Any]:
+    """What a run depends on besides its experiment file."""
+    import jax
+
+    return {
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "started": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "packages": {name: metadata.version(name) for name in _PACKAGES},
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "devices": [str(d) for d in jax.devices()],
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file so that a kill at any moment leaves the old one or the new one."""
+    raw = content.encode() if isinstance(content, str) else content
+    temporary = path.with_name(path.name + ".partial")
+    with open(temporary, "wb") as file:
+        file.write(raw)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def _json_lines(rows: Iterable[Row]) -> str:
+    return "".join(json.dumps(row, default=_plain) + "\n" for row in rows)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else list(value)
+
+
+def _read_lines(path: Path) -> list[Row]:
+    """The lines of a file; a last one cut short by a kill is not one."""
+    if not path.exists():
+        return []
+    whole = path.read_text().split("\n")[:-1]
+    return [json.loads(line) for line in whole]
+
+
+def _without_time(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name != "seconds"}
+
+
+def _time_alone(row: Row) -> Row:
+    return {"round": row["round"], "seconds": row["seconds"]}
+
+
+def _entry(entry: Entry) -> Row:
+    return {
+        "round": entry.round,
+        "clients": entry.clients,
+        "bits_down": entry.bits_down,
+        "bits_up": entry.bits_up,
+    }
+
+
+def _names(params: Tree) -> list[str]:
+    names = paths(params)
+    return [name or "params" for name in names]
+
+
+def _leaves(params: Tree) -> list[Any]:
+    import jax
+
+    return jax.tree.leaves(jax.device_get(params))

@@ -1,0 +1,178 @@
+"""The small convolutional networks: shapes, dropout, augmentation, and what they refuse."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import tree
+
+import holdfast as hf
+from holdfast.keys import Purpose, client_key, round_key
+from holdfast.models import augmented, cnn
+from holdfast.models.images import change
+from tests.problems import largest_difference, same_bits
+
+SMALL = {"channels": (2, 3), "dense": (4,), "kernel": 3, "padding": "SAME"}
+DROPPING = cnn(3, **SMALL, dropout=(0.25, 0.5))
+
+
+def images(*shape, dtype=np.float32):
+    rng = np.random.default_rng(0)
+    return hf.Examples(rng.normal(size=shape).astype(dtype), rng.integers(0, 3, shape[0], np.int32))
+
+
+BATCH = tree.map(jnp.asarray, images(6, 8, 8, 1))
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "parameters"),
+    [
+        (cnn(10), (32, 32, 3), 797_962),  # FedDyn's CIFAR-10: 4864 + 102464 + 614784 + 73920 + 1930
+        (cnn(10), (28, 28, 1), 573_578),
+        (cnn(10, (32, 64), (128,), 3, "SAME", dropout=(0.25, 0.5)), (32, 32, 3), 545_098),  # FSL
+        (cnn(45, (32, 64), (128,), 3, "SAME", "last", (0.25, 0.5)), (28, 28, 1), 1_630_381),  # FSL
+    ],
+)
+def test_the_papers_networks_have_their_number_of_parameters(model, shape, parameters):
+    begun = jax.eval_shape(lambda: model.init(jax.random.key(0), images(1, *shape)))
+    assert sum(leaf.size for leaf in tree.leaves(begun)) == parameters
+
+
+def test_patches_and_xla_train_the_same_network(x64):
+    batch = tree.map(jnp.asarray, images(6, 8, 8, 1, dtype=np.float64))
+    begun = cnn(3, **SMALL).init(jax.random.key(0), batch)
+
+    @jax.jit
+    def both(params, batch):
+        return [
+            jax.value_and_grad(lambda p, m=m: m.loss(p, batch, jax.random.key(0)).mean())(params)
+            for m in (cnn(3, **SMALL, convolution=by) for by in ("patches", "xla"))
+        ]
+
+    assert {leaf.dtype for leaf in tree.leaves(begun)} == {np.dtype("float64")}
+    assert largest_difference(*both(begun, batch)) < 1e-12
+
+
+def test_whole_numbers_are_divided_by_255():
+    model, whole = (
+        cnn(3, **SMALL),
+        np.random.default_rng(0).integers(0, 256, (4, 8, 8, 1), np.uint8),
+    )
+    y = jnp.zeros(4, jnp.int32)
+    params = model.init(jax.random.key(0), hf.Examples(whole, y))
+    measure = jax.jit(model.measure)
+    found = measure(params, hf.Examples(jnp.asarray(whole), y))
+    expected = measure(params, hf.Examples(jnp.asarray(whole / np.float32(255)), y))
+    np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-5)
+
+
+def test_dropout_acts_in_training_only_and_by_round_client_and_step():
+    params = DROPPING.init(jax.random.key(0), BATCH)
+    loss = jax.jit(DROPPING.loss)
+
+    def at(t, client, step):
+        key = client_key(round_key(0, t), jnp.asarray(client), Purpose.LOSS)
+        return loss(params, BATCH, jax.random.fold_in(key, step)).tolist()
+
+    places = [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0)]
+    evaluated = jax.jit(DROPPING.measure)(params, BATCH)["loss"]
+    without = jax.jit(cnn(3, **SMALL).loss)(params, BATCH, jax.random.key(0))
+    np.testing.assert_allclose(evaluated, without, rtol=1e-5)
+    assert len({tuple(at(*place)) for place in places} | {tuple(evaluated.tolist())}) == 5
+    assert at(0, 1, 0) == at(0, 1, 0)
+
+
+def test_a_run_with_dropout_and_augmentation_is_reproducible_and_differs_between_equal_clients():
+    model, once = augmented(DROPPING, crop=1), images(6, 8, 8, 1)
+    twice = hf.Examples(*(np.concatenate([a, a]) for a in once))
+    clients = hf.data.partition.by(twice, np.repeat([0, 1], 6))
+
+    def run(client):
+        return hf.simulate(
+            hf.algorithms.fedavg(),
+            model,
+            clients,
+            hf.Local(0.1, steps=2, batch_size=4, shuffle=False),
+            rounds=1,
+            cohort=hf.cohorts.schedule([[client]]),
+            seed=3,
+        ).params
+
+    first, again, other = run(0), run(0), run(1)
+    assert same_bits(first, again)
+    assert largest_difference(first, other) > 1e-4
+
+
+def test_images_are_mirrored_and_moved():
+    x = np.arange(1, 2 * 3 * 4 + 1, dtype=np.float32).reshape(1, 3, 4, 2)
+    many = jnp.asarray(np.repeat(x, 400, axis=0))
+    wide = np.pad(x[0], ((1, 1), (1, 1), (0, 0)))
+    moves = [wide[i : i + 3, j : j + 4] for i in range(3) for j in range(3)]
+    mirrored = np.pad(x[0, :, ::-1], ((1, 1), (1, 1), (0, 0)))
+    moves += [mirrored[i : i + 3, j : j + 4] for i in range(3) for j in range(3)]
+    found = np.asarray(
+        jax.jit(change, static_argnums=(2, 3, 4))(many, jax.random.key(0), 0.5, 1, 0.5)
+    )
+    counts = np.array([sum(np.array_equal(image, move) for image in found) for move in moves])
+    assert counts.sum() == 400
+    assert (counts > 0).all()
+    np.testing.assert_allclose(counts[[4, 13]].sum() / 400, 0.5 + 0.5 / 9, atol=0.08)
+    np.testing.assert_allclose(counts[:9].sum() / 400, 0.5, atol=0.08)
+
+
+def test_augmentation_changes_training_only():
+    model = cnn(3, **SMALL)
+    changed, params = augmented(model), model.init(jax.random.key(0), BATCH)
+
+    @jax.jit
+    def losses(params, batch, key):
+        found = [augmented(model), augmented(model, flip=0, crop=0), model]
+        return [m.loss(params, batch, key) for m in found], changed.measure(params, batch)["loss"]
+
+    (moved, unmoved, plain), evaluated = losses(params, BATCH, jax.random.key(1))
+    assert largest_difference(moved, plain) > 1e-3
+    assert largest_difference(unmoved, plain) < 1e-6
+    assert largest_difference(evaluated, plain) < 1e-6
+
+
+def test_equal_settings_give_the_same_model():
+    assert cnn(10) is cnn(classes=10, channels=[64, 64], dense=[384, 192], dropout=[0, 0])
+    assert cnn(10) is not cnn(10, kernel=3)
+    assert augmented(cnn(10)) is augmented(cnn(10), flip=0.5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "says"),
+    [
+        ((5, 784), r"its shape is \(5, 784\) but CNN takes images of shape \(examples, height"),
+        ((5, 3, 32, 32), "of at least 16 x 16 pixels"),
+        ((5, 15, 32, 3), "of at least 16 x 16 pixels"),
+    ],
+)
+def test_other_inputs_than_images_are_refused(shape, says):
+    with pytest.raises(hf.HoldfastError, match=says):
+        cnn(10).check(hf.Examples(np.zeros(shape), np.zeros(5, int)))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"classes": 1},
+        {"channels": ()},
+        {"dense": (0,)},
+        {"padding": "FULL"},
+        {"pool": "never"},
+        {"dropout": (0.5, 1.0)},
+        {"convolution": "fast"},
+    ],
+)
+def test_impossible_settings_are_refused(wrong):
+    with pytest.raises(hf.HoldfastError, match=f"{next(iter(wrong))}="):
+        cnn(**{"classes": 10, **wrong})
+
+
+def test_impossible_augmentation_is_refused():
+    with pytest.raises(hf.HoldfastError, match="flip=2"):
+        augmented(cnn(10), flip=2)
+    with pytest.raises(hf.HoldfastError, match=r"its shape is \(5, 784\)"):
+        augmented(hf.models.mlp([4], 10)).check(hf.Examples(np.zeros((5, 784)), np.zeros(5, int)))

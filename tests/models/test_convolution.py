@@ -1,0 +1,144 @@
+"""Convolution by patches and pooling against XLA's own."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import holdfast as hf
+from holdfast.models import convolve, convolve_patches, max_pool
+from holdfast.models.convolution import convolution_by
+
+LAYOUT = ("NHWC", "HWIO", "NHWC")
+CASES = [  # kernel, strides, padding
+    ((1, 1), (2, 2), "VALID"),
+    ((3, 3), (1, 1), "SAME"),
+    ((3, 2), (2, 1), "SAME"),
+    ((2, 3), (2, 3), "VALID"),
+    ((5, 5), (3, 2), ((2, 1), (0, 3))),
+]
+
+
+def random(seed, *shape, dtype=np.float32):
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape).astype(dtype))
+
+
+def value_and_slopes(function, *arguments):
+    value, back = jax.vjp(function, *arguments)
+    slope = jnp.cos(jnp.arange(value.size, dtype=value.dtype)).reshape(value.shape)
+    return value, *back(slope)
+
+
+def assert_equal_to_rounding(dtype, tolerance):
+    x = random(0, 2, 9, 8, 3, dtype=dtype)
+    kernels = [random(1, *size, 3, 4, dtype=dtype) for size, _, _ in CASES]
+
+    @jax.jit
+    def both(x, kernels):
+        def run(by, kernel, strides, padding):
+            return value_and_slopes(
+                lambda x, k: convolution_by(by)(x, k, strides, padding, dimension_numbers=LAYOUT),
+                x,
+                kernel,
+            )
+
+        return [
+            [run(by, kernel, *case[1:]) for by in ("patches", "xla")]
+            for kernel, case in zip(kernels, CASES, strict=True)
+        ]
+
+    for (found, expected), case in zip(both(x, kernels), CASES, strict=True):
+        for a, b in zip(found, expected, strict=True):
+            assert a.dtype == dtype
+            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=str(case))
+
+
+def test_value_and_gradient_are_those_of_xla_in_float32():
+    assert_equal_to_rounding(np.float32, 1e-4)
+
+
+def test_value_and_gradient_are_those_of_xla_in_float64(x64):
+    assert_equal_to_rounding(np.float64, 1e-11)
+
+
+def test_it_works_in_loops_over_clients_and_for_products_with_the_hessian(x64):
+    x, kernels = random(0, 2, 5, 5, 2, dtype=float), random(1, 3, 3, 3, 2, 2, dtype=float)
+
+    @jax.jit
+    def train(x, kernels):
+        def loss(by, kernel):
+            y = convolution_by(by)(x, kernel, (1, 1), "SAME", dimension_numbers=LAYOUT)
+            return jnp.mean(y**4)
+
+        def steps(by, kernel):
+            slope = jax.grad(lambda k: loss(by, k))
+            return lax.fori_loop(0, 3, lambda _, k: k - 0.01 * slope(k), kernel)
+
+        def curve(by, kernel):
+            return jax.jvp(jax.grad(lambda k: loss(by, k)), (kernel,), (kernel,))[1]
+
+        return [
+            [jax.vmap(lambda k, by=by, f=f: f(by, k))(kernels) for f in (steps, curve)]
+            for by in ("auto", "xla")
+        ]
+
+    for found, expected in zip(*train(x, kernels), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_patches_are_chosen_on_a_cpu_unless_they_cannot_do_it():
+    x, kernel = jnp.ones((1, 4, 4, 2)), jnp.ones((3, 3, 2, 4))
+
+    def operations(**options):
+        def run(x, kernel):
+            return convolve(x, kernel, (1, 1), "SAME", dimension_numbers=LAYOUT, **options)
+
+        return str(jax.make_jaxpr(run)(x, kernel))
+
+    assert jax.default_backend() == "cpu"
+    assert "conv_general_dilated" not in operations()
+    assert "conv_general_dilated" in operations(rhs_dilation=(2, 2))
+    text = nn.Conv(3, (3,), conv_general_dilated=convolve)
+    assert jax.eval_shape(text.init_with_output, jax.random.key(0), x[0])[0].shape == (4, 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "says"),
+    [
+        (
+            (1, 4, 4, 2),
+            {"dimension_numbers": LAYOUT, "rhs_dilation": (2, 2)},
+            "rhs_dilation=(2, 2)",
+        ),
+        ((1, 4, 4, 2), {"dimension_numbers": LAYOUT, "feature_group_count": 2}, "group_count=2"),
+        ((1, 2, 4, 4), {"dimension_numbers": None}, "the layout is"),
+        ((4, 4, 2), {"dimension_numbers": LAYOUT}, "the images have shape (4, 4, 2)"),
+    ],
+)
+def test_patches_say_what_they_cannot_do(shape, options, says):
+    with pytest.raises(hf.HoldfastError) as error:
+        convolve_patches(jnp.ones(shape), jnp.ones((3, 3, 2, 4)), (1, 1), "SAME", **options)
+    assert says in str(error.value)
+
+
+def test_pooling_and_its_gradient_are_those_of_xla(x64):
+    x = jnp.asarray(np.random.default_rng(0).permutation(2 * 7 * 9 * 3).reshape(2, 7, 9, 3) / 10)
+    cases = [(2, 2, "VALID"), (3, 3, "SAME"), (3, 2, ((1, 1), (1, 1))), (2, 3, "VALID")]
+
+    def by_xla(x, window, stride, padding):
+        pads = padding if isinstance(padding, str) else ((0, 0), *padding, (0, 0))
+        size, strides = (1, window, window, 1), (1, stride, stride, 1)
+        return lax.reduce_window(x, -np.inf, lax.max, size, strides, pads)
+
+    @jax.jit
+    def both(x):
+        return [
+            [value_and_slopes(lambda x, p=p, c=c: p(x, *c), x) for p in (max_pool, by_xla)]
+            for c in cases
+        ]
+
+    for (found, expected), case in zip(both(x), cases, strict=True):
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12, err_msg=str(case))

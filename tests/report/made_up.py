@@ -1,0 +1,79 @@
+"""Run folders with made-up numbers, whose figures can be worked out by hand."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from holdfast.runs import results
+from holdfast.runs.folder import RunFolder
+
+ROUNDS, CLIENTS, CLASSES, TARGET = 20, 12, 4, 0.505
+STRANGE = '<b>quick</b> & "co"'
+SLOPES = {"fedavg": 0.04, STRANGE: 0.1, "slow": 0.01}
+EXPERIMENT = '# </script><script>alert(1)</script>\nrounds = 20\n\n[data]\nname = "digits"\n'
+
+
+def rows(slope, seed, rounds=ROUNDS, every=1, regression=False):
+    """Accuracy grows by `slope` a round and 0.03 a seed; a round costs 1.5 MB and half a second."""
+    found = []
+    for r in range(1, rounds + 1):
+        accuracy = min(slope * r + 0.03 * seed, 1.0)
+        row = {"round": r}
+        if r % every == 0:
+            row |= {"loss": 2 - accuracy}
+            row |= {} if regression else {"accuracy": accuracy, "train_loss": 1 - accuracy / 2}
+        traffic = {"bytes_down": 1_000_000, "bytes_up": 500_000, "clients": 3, "left_out": 0}
+        found.append(row | traffic | {"seconds": 0.5})
+    return found
+
+
+def client_results(seed, clients=CLIENTS, regression=False):
+    accuracy = [(i + seed) / (clients + 3) for i in range(clients)]
+    found = {"client": list(range(clients)), "examples": [5] * clients}
+    found |= {} if regression else {"accuracy": accuracy}
+    return found | {"loss": [1 - a for a in accuracy]}
+
+
+def begin(
+    path: Path, labels, *, metric="accuracy", target=TARGET, clients=CLIENTS, regression=False
+):
+    counts = np.arange(clients * CLASSES).reshape(clients, CLASSES) % 7
+    split = {"sizes": counts.sum(axis=1).tolist()}
+    if not regression:
+        split |= {"counts": counts.tolist(), "statistics": "12 clients <own> examples"}
+    folder = RunFolder.create(path, EXPERIMENT, split)
+    folder.describe([(label, f"m{i}") for i, label in enumerate(labels)], target, metric)
+    return folder
+
+
+def add(folder: RunFolder, number: int, seed: int, history, clients=None, failed=False):
+    files = folder.seed_folder(f"m{number}", seed)
+    files.path.mkdir(parents=True)
+    lines = [{n: v for n, v in row.items() if n != "seconds"} for row in history]
+    times = [{"round": row["round"], "seconds": row["seconds"]} for row in history]
+    for name, content in (("history", lines), ("timing", times)):
+        text = "".join(json.dumps(line) + "\n" for line in content)
+        (files.path / f"{name}.jsonl").write_text(text)
+    if clients is not None:
+        files.finish({"w": np.zeros(2)}, clients)
+    if failed:
+        (files.path / "failed.json").write_text("{}")
+
+
+def usual(path: Path, seeds=3) -> results.Results:
+    """Three methods: the baseline, a quicker one with a strange name, one that never gets there."""
+    folder = begin(path, SLOPES)
+    for number, slope in enumerate(SLOPES.values()):
+        for seed in range(seeds):
+            cut = number == 2 and seed == 1  # the slow one was interrupted
+            history = rows(slope, seed, rounds=7 if cut else ROUNDS)
+            add(folder, number, seed, history, None if cut else client_results(seed))
+    return results.load([path])
+
+
+def single(path: Path, history, clients=None, *, failed=False, **about) -> results.Results:
+    """One method, one seed."""
+    folder = begin(path, ["only"], **about)
+    add(folder, 0, 0, history, clients, failed)
+    return results.load([path])
