@@ -25,7 +25,7 @@ format: $(TOOLS)
 	$(BIN)/ruff check --fix .
 
 docs: $(TOOLS)
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "documentation: site/index.html"
 
 $(INSTALLED): requirements.txt pyproject.toml

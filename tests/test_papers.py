@@ -11,13 +11,13 @@ from papers.mixed import common, dissimilarity, embeddings, imbalance, text
 
 
 def test_server_learning_is_faster_on_one_class_per_client():
-    curves = compare_on_classes(classes=(1,), seeds=1, rounds=30)
+    curves = compare_on_classes(classes=(1,), seeds=1, rounds=20)
     best = {c.method: float(c.accuracy.max()) for c in curves}
     assert best["FSL"] > best["FL"] + 0.1
 
 
 def test_mixing_solves_label_imbalance():
-    found = imbalance.compare(seeds=1, rounds=30)
+    found = imbalance.compare(seeds=1, rounds=20)
     final = {method: float(auc[:, -1].mean()) for method, auc in found.auc.items()}
     for method in common.MIXED:
         assert final[method] > final[common.FEDERATED] + 0.2
@@ -32,7 +32,7 @@ def test_only_the_corrected_transfer_has_no_bias(x64):
 
 
 def test_select_saves_bytes_and_loses_nothing():
-    found = embeddings.compare(rounds=15, users=25)
+    found = embeddings.compare(rounds=8, users=25)
     for full, small in (
         (embeddings.FULL, embeddings.PARALLEL_SELECT),
         (embeddings.ONE_WAY_FULL, embeddings.ONE_WAY_SELECT),

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import inspect
+import itertools
 import re
 import sys
 import textwrap
@@ -17,7 +18,7 @@ from holdfast.data import partition
 from holdfast.errors import HoldfastError, did_you_mean
 
 # Arguments that come from elsewhere in the experiment, never from the file.
-_GIVEN = frozenset({"data", "labels", "dtype"})
+_GIVEN = frozenset({"data", "labels"})
 _PYTHON_ONLY = frozenset({"by", "classifier", "augmented"})
 
 
@@ -102,6 +103,15 @@ def settings(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return {n: p for n, p in parameters.items() if n not in _GIVEN and p.kind not in variadic}
 
 
+_PLACES = {
+    "data": "hf.data",
+    "partition": "hf.data.partition",
+    "compressor": "hf.wires",
+    "loss": "hf.models",
+    "optimizer": "optax",
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class Page:
     """A docstring, taken apart: what `holdfast show` and the documentation are made of."""
@@ -120,14 +130,12 @@ class Page:
     @property
     def signature(self) -> str:
         """What to write in Python."""
-        place = {"data": "data", "partition": "data.partition", "solver": "solvers"}
         function = KINDS[self.kind][self.name]
         arguments = ", ".join(
             str(p.replace(annotation=inspect.Parameter.empty))
             for p in inspect.signature(function).parameters.values()
         )
-        module = place.get(self.kind, f"{self.kind}s")
-        return f"hf.{module}.{self.name}({arguments})"
+        return f"{_PLACES.get(self.kind, f'hf.{self.kind}s')}.{self.name}({arguments})"
 
 
 _HEADINGS = ("Travels", "Args", "Reduces to", "Example", "Reference")
@@ -174,7 +182,8 @@ def page(kind: str, name: str) -> Page:
 def _arguments(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     name = ""
-    for line in textwrap.dedent(text).splitlines():
+    indented = itertools.takewhile(lambda line: not line or line[0] == " ", text.splitlines())
+    for line in textwrap.dedent("\n".join(indented)).splitlines():
         begun = re.match(r"(\w+): (.*)", line)
         if begun:
             name, line = begun[1], begun[2]

@@ -122,13 +122,21 @@ def everyone() -> Everyone:
 
 @explain_arguments
 def fixed(size: int) -> Fixed:
-    """`size` clients a round, uniformly without replacement."""
+    """The same number of clients in every round, uniformly without replacement.
+
+    Args:
+        size: clients a round.
+    """
     return Fixed(_size(size))
 
 
 @explain_arguments
 def bernoulli(probability: float) -> Bernoulli:
-    """Each client takes part with this probability; redrawn only if the cohort is empty."""
+    """Each client takes part by a coin of its own; redrawn only if nobody came.
+
+    Args:
+        probability: that a client takes part, in (0, 1].
+    """
     if not 0 < probability <= 1:
         raise HoldfastError(f"cohort: probability={probability}; give a number in (0, 1].")
     return Bernoulli(float(probability))
@@ -136,7 +144,11 @@ def bernoulli(probability: float) -> Bernoulli:
 
 @explain_arguments
 def schedule(rounds: Sequence[Sequence[int]]) -> Schedule:
-    """Cohorts given beforehand, one list of clients per round, repeated when over."""
+    """Cohorts given beforehand, repeated when over.
+
+    Args:
+        rounds: one list of clients for each round.
+    """
     if not len(rounds):
         raise HoldfastError("cohort: the schedule is empty; give at least one round.")
     return Schedule(tuple(tuple(int(i) for i in ids) for ids in rounds))
@@ -144,7 +156,12 @@ def schedule(rounds: Sequence[Sequence[int]]) -> Schedule:
 
 @explain_arguments
 def weighted(size: int, weights: Any) -> Weighted:
-    """`size` clients a round without replacement, with probability proportional to `weights`."""
+    """Some clients a round without replacement, some more likely than others.
+
+    Args:
+        size: clients a round.
+        weights: one number per client, to which its chance is proportional; 0 is never drawn.
+    """
     values = np.asarray(weights, float)
     if values.ndim != 1 or not np.isfinite(values).all() or (values < 0).any():
         raise HoldfastError("cohort: weights must be one finite number of at least 0 per client.")

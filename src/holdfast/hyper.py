@@ -98,12 +98,23 @@ def check_population(thing: Any, clients: int, owner: str) -> None:
 
 
 def constant(value: float) -> Schedule:
-    """The same value in every round."""
+    """The same value in every round.
+
+    Args:
+        value: that value.
+    """
     return optax.constant_schedule(value)
 
 
 def exponential(value: float, decay: float) -> Schedule:
-    r"""$v_t = v\, d^t$, as in the papers' tables (`decay=0.998`)."""
+    r"""Decays by a factor a round, as in the papers' tables.
+
+    $$ v_t = v\, d^t $$
+
+    Args:
+        value: $v$, that of the first round.
+        decay: $d$, such as 0.998.
+    """
     return functools.partial(_exponential, value, decay)
 
 
@@ -112,12 +123,24 @@ def _exponential(value: float, decay: float, t: int) -> float:
 
 
 def cosine(value: float, rounds: int, end: float = 0.0) -> Schedule:
-    """Half a cosine from `value` down to `end` over `rounds` rounds."""
+    """Half a cosine from `value` down to `end` over `rounds` rounds.
+
+    Args:
+        value: in the first round.
+        rounds: until the end is reached.
+        end: from then on.
+    """
     return optax.cosine_decay_schedule(value, rounds, alpha=end / value)
 
 
 def multi_step(value: float, rounds: list[int], factor: float = 0.1) -> Schedule:
-    """`value`, multiplied by `factor` at each of the given rounds."""
+    """A value that is multiplied by `factor` at each of the given rounds.
+
+    Args:
+        value: in the first round.
+        rounds: from which on it is multiplied once more.
+        factor: by what.
+    """
     return functools.partial(_multi_step, value, tuple(rounds), factor)
 
 

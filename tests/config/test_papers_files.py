@@ -1,11 +1,16 @@
 """The papers' experiment files name things that exist, with arguments they have."""
 
+import tomllib
 from pathlib import Path
 
+import optax
 import pytest
 
-from holdfast.config.build import Begins, outline, plan
-from holdfast.config.file import read
+from holdfast import catalogue
+from holdfast.config.build import outline, plan
+from holdfast.config.examples import entry
+from holdfast.config.file import ExperimentFileError, read
+from holdfast.config.making import Begins, named
 
 FILES = sorted((Path(__file__).parents[2] / "papers").glob("*/*.toml"))
 
@@ -40,3 +45,26 @@ def test_the_server_may_have_some_of_everything(tmp_path):
     (tmp_path / "e.toml").write_text(text)
     assert plan(read(tmp_path / "e.toml", from_clients)).server.size == 12
     assert plan(read(tmp_path / "e.toml", ["server.share=0.1"])).server.size == 28
+
+
+@pytest.mark.parametrize("kind", catalogue.KINDS)
+def test_what_show_prints_is_valid(kind, tmp_path):
+    for name in catalogue.KINDS[kind]:
+        written = tomllib.loads(entry(kind, name))
+        table = next(iter(written.values()))
+        table = table[0] if isinstance(table, list) else table
+        table = {"name": table.pop("schedule"), **table} if kind == "schedule" else table
+        (tmp_path / "e.toml").write_text(entry(kind, name))
+        named(read(tmp_path / "e.toml"), (kind,), kind, table)
+
+
+def test_optimisers_by_name(tmp_path):
+    path = next(p for p in FILES if p.stem == "imbalance")
+    changes = [
+        "algorithm.fedavg.local.optimizer=adam",
+        'algorithm.one_way_transfer.server_optimizer={ name = "sgd", learning_rate = 0.5, nesterov = true }',
+    ]
+    made = plan(read(path, changes))
+    assert made.methods[0].local.optimizer is optax.adam
+    with pytest.raises(ExperimentFileError, match="`learning_rate` is missing"):
+        plan(read(path, ["algorithm.one_way_transfer.server_optimizer=adam"]))

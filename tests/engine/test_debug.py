@@ -15,12 +15,13 @@ LOCAL = hf.Local(0.1, epochs=2, batch_size=4)
 
 def run(model=MODEL, algorithm=None, **settings):
     algorithm = algorithm or hf.algorithms.feddyn(alpha=0.1)
-    return hf.simulate(algorithm, model, tiny_clients(), LOCAL, 2, seed=1, **settings)
+    local = settings.pop("local", LOCAL)
+    return hf.simulate(algorithm, model, tiny_clients(), local, 2, seed=1, **settings)
 
 
 def test_the_same_numbers_as_compiled():
-    debug = run(engine=hf.DebugEngine(), evaluate=hf.evaluate.on(tiny_clients()[0]))
-    compiled = run(evaluate=hf.evaluate.on(tiny_clients()[0]))
+    once = {"local": hf.Local(0.1, batch_size=4), "evaluate": hf.evaluate.on(tiny_clients()[0])}
+    debug, compiled = run(engine=hf.DebugEngine(), **once), run(**once)
     assert largest_difference(debug.params, compiled.params) < 1e-6
     np.testing.assert_allclose(debug.history["loss"], compiled.history["loss"], rtol=1e-5)
     assert debug.ledger == compiled.ledger

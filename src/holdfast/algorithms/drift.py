@@ -94,7 +94,7 @@ def feddyn(alpha: Any) -> Algorithm:
     Args:
         alpha: strength of the regulariser.
 
-    Reduces to: `Dynamic(alpha)` alone.
+    Reduces to: FedAvg's local steps at `alpha=0`, where the server still adds h.
 
     Example:
         >>> import holdfast as hf

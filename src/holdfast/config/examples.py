@@ -1,6 +1,6 @@
 """Experiment files to start from, and how one name is written in a file."""
 
-import inspect
+import typing
 from importlib import resources
 from typing import Any
 
@@ -31,31 +31,51 @@ _PLACES = {
     "solver": "optimum = ",
     "optimizer": "optimizer = ",
     "schedule": "learning_rate = ",
+    "loss": "loss = ",
 }
-_VALUES: dict[str, Any] = {"mask": '"classifier"', "compressor": '{ name = "RandK", share = 0.01 }'}
+# What to show for an argument that must be given, where a bare number would not do.
+_VALUES = {
+    "mask": '"classifier"',
+    "compressor": '{ name = "RandK", share = 0.01 }',
+    "inner": '{ name = "Compressed", compressor = { name = "Cast" } }',
+    "path": '"data.csv"',
+    "label": '"diagnosis"',
+    "which": '"a9a"',
+    "hidden": "[64]",
+    "levels": "7",
+    "weights": "[0.5, 0.3, 0.2]",
+    "factor": "0.1",
+}
+_OWN_VALUES = {("cohort", "rounds"): "[[0, 1], [2, 3]]", ("schedule", "rounds"): "[50, 75]"}
+_CHOICES = {"RandK": {"share": "0.01"}, "TopK": {"share": "0.01"}, "cosine": {"rounds": "100"}}
+_PLAIN: dict[Any, str] = {int: "10", str: '"..."', bool: "true"}
 
 
 def entry(kind: str, name: str) -> str:
     """How an experiment file asks for a name, with the arguments it must have."""
     function = catalogue.KINDS[kind][name]
-    key = "schedule" if kind == "schedule" else "name"
-    required = [
-        (n, _value(n, p))
+    types_of = schema.hints(function)
+    required = {
+        n: _value(kind, n, types_of.get(n, Any))
         for n, p in catalogue.settings(function).items()
         if p.default is p.empty and n not in schema.FROM_DATA
-    ]
-    values = [(key, f'"{name}"'), *required]
+    }
+    if kind == "optimizer":
+        required.pop("learning_rate", None)  # that of [local]
+    key = "schedule" if kind == "schedule" else "name"
+    values = {key: f'"{name}"', **required, **_CHOICES.get(name, {})}
     place = _PLACES.get(kind, f"[{kind}]")
     if place.endswith("= "):
-        inside = ", ".join(f"{n} = {v}" for n, v in values)
+        inside = ", ".join(f"{n} = {v}" for n, v in values.items())
         return f"{place}{{ {inside} }}"
-    return "\n".join([place, *(f"{n} = {v}" for n, v in values)])
+    return "\n".join([place, *(f"{n} = {v}" for n, v in values.items())])
 
 
-def _value(name: str, parameter: inspect.Parameter) -> str:
-    if name in _VALUES:
-        return str(_VALUES[name])
-    kinds = {int: "10", str: '"..."'}
-    if name in schema.NESTED:
-        return '{ name = "..." }'
-    return kinds.get(parameter.annotation, "0.1")
+def _value(kind: str, name: str, hint: Any) -> str:
+    known = _OWN_VALUES.get((kind, name)) or _VALUES.get(name)
+    if known:
+        return known
+    options = typing.get_args(hint)
+    if typing.get_origin(hint) is typing.Literal:
+        return f'"{options[0]}"'
+    return _PLAIN.get(hint, "0.1")

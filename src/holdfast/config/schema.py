@@ -51,7 +51,12 @@ def _prefixes(value: Any) -> Any:
     )
 
 
+def _a_number_or_switch(value: Any) -> Any:
+    return value if isinstance(value, bool) else _a_number(value)
+
+
 Number = Annotated[Any, pydantic.BeforeValidator(_a_number)]
+OPTAX = Annotated[Any, pydantic.BeforeValidator(_a_number_or_switch)]
 Table = Annotated[Any, pydantic.BeforeValidator(_a_table)]
 Prefixes = Annotated[Any, pydantic.BeforeValidator(_prefixes)]
 
@@ -163,7 +168,9 @@ ALSO: dict[str, type[BaseModel]] = {
 
 
 def hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The types of a function's arguments."""
+    """The types of a function's arguments; optax's are numbers, schedules and switches."""
+    if function.__module__.startswith("optax"):
+        return dict.fromkeys(settings(function), OPTAX)
     plain: Any = function.__init__ if inspect.isclass(function) else inspect.unwrap(function)
     return typing.get_type_hints(plain)
 
@@ -175,6 +182,7 @@ def arguments(function: Callable[..., Any], also: type[BaseModel] | None = None)
     fields: dict[str, Any] = {"name": (StrictStr, ...)}
     for name, parameter in settings(function).items():
         required = parameter.default is parameter.empty and name not in FROM_DATA
+        required = required and types_of.get(name) is not OPTAX  # `make` knows who gives it
         kind = _kind(name, types_of.get(name, Any))
         # Defaults stay with the function: what is not in the file is not passed.
         fields[name] = (kind, ...) if required else (kind | None, None)
@@ -192,6 +200,8 @@ def _kind(name: str, hint: Any) -> Any:
         return Prefixes
     if hint is Any:
         return Number
+    if hint is OPTAX:
+        return OPTAX
     origin, inside = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         kinds = [_kind(name, h) for h in inside if h is not type(None)]

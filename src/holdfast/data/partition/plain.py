@@ -66,6 +66,10 @@ def in_order(data: Tree, clients: int) -> Clients:
     Of $r$ examples, client $i = 0, \dots, n - 1$ owns rows
     $\lfloor i r / n \rfloor, \dots, \lfloor (i + 1) r / n \rfloor - 1$.
 
+    Args:
+        data: examples in their stored order.
+        clients: number of clients.
+
     Example:
         >>> import holdfast as hf
         >>> import numpy as np

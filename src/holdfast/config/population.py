@@ -1,0 +1,150 @@
+"""Who has which examples: the clients, their own test data, and the server."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from jax import tree
+
+from holdfast import catalogue
+from holdfast.config import schema
+from holdfast.config.file import ExperimentFile, KeyPath
+from holdfast.config.making import make, make_local, placed
+from holdfast.data import Clients, Dataset, Examples
+from holdfast.data.held_out import like
+from holdfast.data.partition.natural import natural
+from holdfast.local import Local
+from holdfast.models import Model, augmented
+from holdfast.server import Server
+
+
+def load_dataset(file: ExperimentFile, at: KeyPath, table: dict[str, Any]) -> Dataset:
+    """The data set a table names, or the part of it that is wanted."""
+    found = make(file, at, "data", table)
+    if not isinstance(found, Dataset):
+        raise file.error(
+            at, f"`{table['name']}` returned a {type(found).__name__}; return a hf.data.Dataset."
+        )
+    if table.get("only_classes"):
+        found = _first_classes(file, at, found, table["only_classes"])
+    if table.get("train_labels"):
+        found = _keep(found, np.flatnonzero(np.isin(found.train.y, table["train_labels"])))
+    if table.get("only_examples"):
+        order = np.random.default_rng(0).permutation(len(found.train.y))
+        found = _keep(found, np.sort(order[: table["only_examples"]]))
+    return found
+
+
+def _first_classes(file: ExperimentFile, at: KeyPath, found: Dataset, classes: int) -> Dataset:
+    if found.classes is None or classes > found.classes:
+        raise file.error(
+            (*at, "only_classes"), f"only_classes={classes} of {found.classes}; give fewer."
+        )
+    found = _keep(found, np.flatnonzero(np.asarray(found.train.y) < classes))
+    tested = np.flatnonzero(np.asarray(found.test.y) < classes)
+    owners = None if found.test_owners is None else np.asarray(found.test_owners)[tested]
+    return dataclasses.replace(
+        found, test=_take(found.test, tested), test_owners=owners, classes=classes
+    )
+
+
+def _keep(dataset: Dataset, rows: np.ndarray) -> Dataset:
+    """Some of the training examples."""
+    owners = None if dataset.owners is None else np.asarray(dataset.owners)[rows]
+    return dataclasses.replace(dataset, train=_take(dataset.train, rows), owners=owners)
+
+
+def _take(examples: Examples, rows: np.ndarray) -> Examples:
+    if len(rows) == len(examples.y):
+        return examples
+    return tree.map(lambda a: np.asarray(a)[rows], examples)
+
+
+def make_model(file: ExperimentFile, table: dict[str, Any], dataset: Dataset) -> Model:
+    """The model, with as many classes as the data has."""
+    known = {name: getattr(dataset, name) for name in schema.FROM_DATA}
+    made = make(file, ("model",), "model", table, known)
+    return augmented(made) if table.get("augment") else made
+
+
+def population(
+    file: ExperimentFile, outlined: Any, dataset: Dataset
+) -> tuple[Any, Clients, Clients]:
+    """What the server has, the clients, and test examples for each of them."""
+    section, n = outlined.server, len(dataset.train.y)
+    source: Any = None
+    if section is not None:
+        _check_server(file, section, n)
+        if section.examples is not None or section.share is not None:
+            size = section.examples or round(section.share * n)
+            order = np.random.default_rng(section.seed).permutation(n)
+            source = _take(dataset.train, np.sort(order[:size]))
+            dataset = _keep(dataset, np.sort(order[size:]))
+        elif section.data is not None:
+            source = load_dataset(file, ("server", "data"), section.data).train
+        elif section.loss is not None:
+            source = make(file, ("server", "loss"), "loss", section.loss)
+    clients, tests = _split(file, outlined.partition, dataset)
+    if section is not None and section.clients is not None:
+        source = _sent_by_clients(file, section, clients)
+    return source, clients, tests
+
+
+def _split(
+    file: ExperimentFile, table: dict[str, Any], dataset: Dataset
+) -> tuple[Clients, Clients]:
+    most = table.get("most")
+    if catalogue.KINDS["partition"].get(table["name"]) is natural:
+        with placed(file, ("partition",)):
+            clients, tests = dataset.natural()
+    else:
+        clients = make(file, ("partition",), "partition", table, first=(dataset.train,))
+        tests = like(dataset.test, clients)
+    if most is not None:
+        rows = [clients.rows(i)[:most] for i in range(len(clients))]
+        clients = Clients.from_rows(clients.examples, rows)
+    return clients, tests
+
+
+_SOURCES = ("examples", "share", "clients", "data", "loss")
+
+
+def _check_server(file: ExperimentFile, section: Any, n: int) -> None:
+    given = [name for name in _SOURCES if getattr(section, name) is not None]
+    if len(given) != 1:
+        raise file.error(
+            ("server",),
+            f"{' and '.join(given) or 'nothing'} is given; give one of {', '.join(_SOURCES)}, such as "
+            f"examples = 500.",
+        )
+    if (section.clients is None) != (section.each is None):
+        raise file.error(("server",), "give `clients` and `each` together, or neither.")
+    size = section.examples or (section.share and round(section.share * n)) or 1
+    if not 1 <= size < n:
+        raise file.error(
+            ("server", given[0]), f"{size} of {n} examples for the server; leave clients some."
+        )
+
+
+def _sent_by_clients(file: ExperimentFile, section: Any, clients: Clients) -> Examples:
+    """A few examples of a few clients, who keep them too."""
+    able = np.flatnonzero(clients.sizes)
+    if section.clients > len(able):
+        raise file.error(
+            ("server", "clients"),
+            f"{section.clients} clients of {len(able)} with data; give fewer.",
+        )
+    rng = np.random.default_rng(section.seed)
+    chosen = rng.choice(able, section.clients, replace=False)
+    rows = [rng.permutation(clients.rows(i))[: section.each] for i in chosen]
+    return _take(clients.examples, np.concatenate(rows))
+
+
+def make_server(file: ExperimentFile, outlined: Any, source: Any, local: Local) -> Server | None:
+    """What the server has and how it trains: as clients do, unless the file says otherwise."""
+    if source is None:
+        return None
+    own = outlined.server.local
+    with placed(file, ("server",)):
+        how = local if own is None else make_local(file, ("server", "local"), own)
+        return Server(source, how, gradient_batch_size=outlined.server.gradient_batch_size)

@@ -1,0 +1,160 @@
+"""The documentation says what is there: its code runs, its files are valid, its commands exist."""
+
+import ast
+import importlib.util
+import inspect
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+
+import holdfast as hf
+from holdfast import catalogue
+from holdfast.cli import app
+from holdfast.config import schema
+from holdfast.config.build import plan
+from holdfast.config.file import read
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str) -> list:
+    """Every fenced block of a language, named by its page and place."""
+    return [
+        pytest.param(found[2], id=f"{page.stem}-{i}")
+        for page in PAGES
+        for i, found in enumerate(BLOCK.finditer(page.read_text("utf-8")))
+        if found[1] == language
+    ]
+
+
+def hooks():
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("latex2mathml")
+    spec = importlib.util.spec_from_file_location("docs_hooks", DOCS / "hooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# Python. A block that imports holdfast and leaves nothing out is complete, and is run.
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_python_compiles_and_what_is_complete_runs(code, tmp_path, monkeypatch):
+    left_out = any(
+        isinstance(node, ast.Constant) and node.value is ... for node in ast.walk(ast.parse(code))
+    )
+    if "import holdfast as hf" in code and not left_out:
+        monkeypatch.chdir(tmp_path)
+        exec(compile(code, "documentation", "exec"), {"__name__": "documentation"})
+
+
+# Experiment files. A block with rounds and an algorithm is complete; others are completed by this one.
+
+BASE = """
+rounds = 2
+data = "breast_cancer"
+model = "logistic_regression"
+partition = { name = "iid", clients = 4 }
+local = { learning_rate = 0.1, steps = 1 }
+algorithm = [{ name = "fedavg" }]
+"""
+NOT_BUNDLED = ("mnist", "table", "arrays")
+
+
+def completed(text: str) -> str:
+    """A piece of an experiment file, with the rest of the base file before it."""
+    given = tomllib.loads(text)
+    missing = [line for line in BASE.split("\n") if line.partition(" ")[0] not in given]
+    return "\n".join([*missing, text])
+
+
+@pytest.mark.parametrize("text", blocks("toml"))
+def test_experiment_files_are_valid(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    own_rule = next(b.values[0] for b in blocks("python") if "def inertia" in b.values[0])
+    (tmp_path / "my_rules.py").write_text(own_rule)
+    path = tmp_path / "experiment.toml"
+    path.write_text(completed(text))
+    file = read(path)
+    schema.check(file, (), schema.Outline, file.values)
+    data = file.values["data"]
+    if isinstance(data, str) or data["name"] not in NOT_BUNDLED:
+        assert plan(file).methods
+    else:
+        function = catalogue.find("data", data["name"])
+        schema.check(file, ("data",), schema.arguments(function, schema.ALSO["data"]), data)
+
+
+def test_every_key_of_an_experiment_file_is_explained():
+    text = (DOCS / "experiments.md").read_text("utf-8")
+    sections = [schema.Outline, schema.Evaluate, schema.Checkpoints, schema.ServerSection]
+    keys = {key for section in (*sections, *schema.ALSO.values()) for key in section.model_fields}
+    keys |= set(inspect.signature(hf.Local).parameters)
+    headings = set(re.findall(r"^## `\[+(\w+)\]+`", text, re.MULTILINE))
+    assert {key for key in keys - headings if f"`{key}" not in text} == set()
+
+
+def test_needs_and_checks_are_explained():
+    text = (DOCS / "own_rule.md").read_text("utf-8")
+    assert [need.name for need in hf.Need if f"`{need.name}`" not in text] == []
+    assert [name for name in hf.testing.CHECKS if f"| {name} |" not in text] == []
+
+
+def test_commands_and_options_exist():
+    group = typer.main.get_command(app)
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        consoles = "\n".join(m[2] for m in BLOCK.finditer(text) if m[1] == "console")
+        lines = re.findall(r"^(?:\$ )?holdfast (.+)$", consoles, re.MULTILINE)
+        prose = BLOCK.sub("", text)
+        for line in [*lines, *re.findall(r"`holdfast ([^`]+)`", prose)]:
+            words = line.partition("#")[0].split()
+            assert words[0] in group.commands, f"{page.name}: holdfast {line}"
+            known = {o for p in group.commands[words[0]].params for o in p.opts}
+            assert {w for w in words if w.startswith("--")} <= known, (
+                f"{page.name}: holdfast {line}"
+            )
+
+
+# Generated pages.
+
+
+def test_every_name_has_a_page():
+    made = hooks().pages()
+    assert {f"methods/{name}.md" for name in hf.algorithms.__all__} <= set(made)
+    together = "\n".join(text for uri, text in made.items() if uri.startswith("reference/"))
+    for kind, names in catalogue.KINDS.items():
+        if kind != "algorithm":
+            assert [n for n in names if f"## {n} " not in together] == [], kind
+
+
+def test_equations_are_drawn_whole_and_code_is_left_alone():
+    module = hooks()
+    texts = [*module.pages().values(), *(page.read_text("utf-8") for page in PAGES)]
+    for text in texts:
+        _, formulas = module.take_out_maths(text)
+        for drawn in formulas:
+            # A command that was not understood stays as it was written.
+            assert "\\" not in drawn
+    code = "a `$x$` b\n\n```sh\necho $HOME $y$\n```\n"
+    assert module.take_out_maths(code) == (code, [])
+    taken, formulas = module.take_out_maths("so $x_1 | y$ and\n\n$$ a_i \\\\ b $$\n")
+    assert len(formulas) == 2
+    assert "<math" in module.put_back_maths(f"<p>{taken}</p>", formulas)
+
+
+def test_links_out_of_the_site_become_links_within_it_or_text():
+    mend = hooks().mend_links
+    assert mend("[a](../papers/fsl/README.md)", "choose.md") == "[a](studies/fsl/index.md)"
+    assert mend("[`round.py`](../src/holdfast/round.py)", "design.md") == "`round.py`"
+    assert mend("[b](round.md#x)", "choose.md") == "[b](round.md#x)"
+    assert mend("[c](docs/design.md)", "contributing.md") == "[c](design.md)"
+    assert mend("[d](../flix/README.md#y)", "studies/fsl/index.md") == "[d](../flix/index.md#y)"
+    assert mend("[e](study.py)", "studies/fsl/index.md") == "e"
+    assert mend("[f](https://example.org)", "design.md") == "[f](https://example.org)"
