@@ -32,7 +32,7 @@ def test_only_the_corrected_transfer_has_no_bias(x64):
 
 
 def test_select_saves_bytes_and_loses_nothing():
-    found = embeddings.compare(rounds=8, users=25)
+    found = embeddings.compare(rounds=12, users=25)
     for full, small in (
         (embeddings.FULL, embeddings.PARALLEL_SELECT),
         (embeddings.ONE_WAY_FULL, embeddings.ONE_WAY_SELECT),
