@@ -2,6 +2,8 @@
 
 import os
 import textwrap
+import urllib.error
+import urllib.request
 
 import numpy as np
 import pytest
@@ -196,7 +198,11 @@ def test_a_mistake_on_the_command_line_is_named_as_it_was_typed(folder):
 
 def test_every_data_set_that_is_absent_says_which_files_to_put_where(folder, monkeypatch):
     monkeypatch.setenv("HOLDFAST_DATA", str(folder / "cache"))
-    monkeypatch.setenv("HOLDFAST_OFFLINE", "1")
+
+    def unreachable(*_, **__):
+        raise urllib.error.URLError("no network")
+
+    monkeypatch.setattr(urllib.request, "urlopen", unreachable)
     said = refused(GOOD.replace('name = "digits"', 'name = "mnist"'))
     assert "train-images-idx3-ubyte.gz" in said
     assert "cache" in said
