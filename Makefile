@@ -1,19 +1,24 @@
-# make demo   install, compare six methods on the bundled digits, write the report page
-# make test   install and run all tests
-# make docs   install and build the documentation into site/, links checked
+# make demo     install, compare six methods on the bundled digits, write the report page
+# make test     install and run all tests
+# make oracles  the tests that pin numbers again, on programs compiled as users' are
+# make docs     install and build the documentation into site/, links checked
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 INSTALLED := .venv/installed
 TOOLS := .venv/tools
 
-.PHONY: demo test lint format docs clean
+.PHONY: demo test oracles lint format docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/holdfast run src/holdfast/config/templates/digits.toml
 
 test: $(TOOLS)
 	$(BIN)/python -m pytest -n 2
+
+oracles: $(TOOLS)
+	XLA_FLAGS= $(BIN)/python -m pytest -n 2 tests/test_oracles.py tests/test_oracles_server.py tests/test_oracles_flix.py \
+		tests/test_identities.py tests/test_fixed_points.py tests/models/test_vgg_resnet.py
 
 lint: $(TOOLS)
 	$(BIN)/ruff format --check .
