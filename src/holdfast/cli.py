@@ -1,5 +1,6 @@
 """The command `holdfast`: from an experiment file to a report, without writing Python."""
 
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -336,8 +337,24 @@ def report(
 
 
 def main() -> None:
-    """The entry point of the command."""
+    """The entry point of the command: all cores, and what was compiled once is kept."""
+    use_machine()
     sys.exit(app())
+
+
+def use_machine() -> None:
+    """One device per core, and a cache of compiled programs; JAX's own variables have precedence."""
+    import jax
+
+    from holdfast.engine.layout import LEAVES
+
+    cores = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, LEAVES)
+    if "JAX_NUM_CPU_DEVICES" not in os.environ:
+        jax.config.update("jax_num_cpu_devices", 1 << (cores.bit_length() - 1))
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(cache / "holdfast" / "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
 
 
 if __name__ == "__main__":

@@ -370,6 +370,51 @@ def close_round(
     return add(at.x, delta), Sides(rule_state, wire_state)
 
 
+class Told(NamedTuple):
+    """What is the same for every client of a round."""
+
+    algorithm: Algorithm
+    steps: Steps
+    x: Tree
+    msg: Tree
+    examples: Tree
+    key: jax.Array
+
+
+def in_turn(visit: Callable[..., Any], sums: Sums, slots: Any, told: Told) -> tuple[Sums, Any]:
+    """One client of the cohort after another."""
+    return lax.scan(lambda sums, slot: visit(sums, slot, told), sums, slots)
+
+
+def _visit(
+    sums: Sums,
+    client: tuple[Sides, Work],
+    told: Told,
+    model: HasLoss,
+    around: Callable[..., Reply] | None,
+) -> tuple[Sums, tuple[Sides, jax.Array]]:
+    """One slot of a cohort: its client's round and what the server makes of it; nothing if empty."""
+    algorithm, steps, seen, msg, examples, key = told
+
+    def present(sums: Sums, row: Sides, slot: Work) -> tuple[Sums, tuple[Sides, jax.Array]]:
+        def visit(model: HasLoss, x: Tree, msg: Tree, row: Sides) -> Reply:
+            return client_round(algorithm, model, steps, x, msg, row, examples, slot, key)
+
+        with place(client=slot.client):
+            if around is None:
+                reply = visit(model, seen, msg, row)
+            else:
+                reply = around(visit, algorithm, slot, model, seen, msg, row)
+        sums, row, accepted = accept(algorithm, sums, reply, row, slot)
+        return sums, (row, accepted)
+
+    def absent(sums: Sums, row: Sides, slot: Work) -> tuple[Sums, tuple[Sides, jax.Array]]:
+        return sums, (row, jnp.zeros((), bool))
+
+    row, slot = client
+    return lax.cond(slot.count > 0, present, absent, sums, row, slot)
+
+
 def federated_round(
     algorithm: Algorithm,
     model: HasLoss,
@@ -384,32 +429,24 @@ def federated_round(
     central: Central | None = None,
     central_loss: CentralLoss | None = None,
     around: Callable[..., Reply] | None = None,
+    cohort: Callable[..., tuple[Sums, Any]] = in_turn,
 ) -> Outcome:
-    """A whole round: send, every client of the cohort in turn, the two means, the server's step.
+    """A whole round: send, every client of the cohort, the two means, the server's step.
 
     `rows` and `work` have a leading axis, one slot per client; slots with no steps are empty.
-    `around` may run a client's round on a part of the model (federated select).
+    `around` may run a client's round on a part of the model (federated select). `cohort` visits
+    the slots: in turn, or spread over devices.
     """
     work = work._replace(weight=jnp.asarray(work.weight).astype(float_type(x)))
     at = server_view(central_loss, model, central, key, ServerView(x, server.rule))
     row = tree.map(lambda a: a[0], rows)
     seen, msg, server, sums = open_round(algorithm, at, server.wire, row, key)
 
-    def one(sums: Sums, client: tuple[Sides, Work]) -> tuple[Sums, tuple[Sides, jax.Array]]:
-        row, slot = client
+    def visit(sums: Sums, client: tuple[Sides, Work], told: Told) -> tuple[Sums, Any]:
+        return _visit(sums, client, told, model, around)
 
-        def visit(model: HasLoss, x: Tree, msg: Tree, row: Sides) -> Reply:
-            return client_round(algorithm, model, steps, x, msg, row, examples, slot, key)
-
-        with place(client=slot.client):
-            if around is None:
-                reply = visit(model, seen, msg, row)
-            else:
-                reply = around(visit, algorithm, slot, model, seen, msg, row)
-        sums, row, accepted = accept(algorithm, sums, reply, row, slot)
-        return sums, (row, accepted)
-
-    sums, (rows, accepted) = lax.scan(one, sums, (rows, work))
+    told = Told(algorithm, steps, seen, msg, examples, key)
+    sums, (rows, accepted) = cohort(visit, sums, (rows, work), told)
     at = at._replace(state=server.rule)
     x, server = close_round(algorithm, at, server.wire, sums, population)
     return Outcome(x, server, rows, accepted)

@@ -144,12 +144,13 @@ class Selection:
 
         return [of(i) for i in range(len(clients))]
 
-    def rows(self, ids: np.ndarray, slots: int) -> tuple[np.ndarray, ...]:
+    def rows(self, places: np.ndarray) -> tuple[np.ndarray, ...]:
         """For a cohort, one array of row numbers per table, filled up past the last row."""
         out = []
         for used, capacity, size in zip(self.used, self.capacity, self.sizes, strict=True):
-            table = np.full((slots, capacity), size, np.int32)
-            for slot, i in enumerate(ids):
+            table = np.full((len(places), capacity), size, np.int32)
+            for slot in np.flatnonzero(places >= 0):
+                i = places[slot]
                 table[slot, : len(used[i])] = used[i]
             out.append(table)
         return tuple(out)

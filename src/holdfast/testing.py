@@ -179,6 +179,7 @@ def _check_types(case: Case) -> None:
             experiment = _in_bits(case, bits).experiment()
             state = experiment.begin()
             given = experiment.arguments(state, experiment.draw(state))
+            given.pop("leaf")  # the engine's business
             fixed = {k: given.pop(k, None) for k in ("model", "central_loss", "around")}
             # Types are known without compiling, let alone running.
             outcome = jax.eval_shape(
@@ -219,8 +220,9 @@ def _first_round(case: Case) -> tuple[Experiment, RunState, dict[str, Any]]:
 
 
 def _permuted(given: dict[str, Any], order: Any) -> dict[str, Any]:
-    rows, work = tree.map(lambda a: np.asarray(a)[order], (given["rows"], given["work"]))
-    return given | {"rows": rows, "work": work}
+    moved = (given["rows"], given["work"], given["leaf"])
+    rows, work, leaf = tree.map(lambda a: np.asarray(a)[order], moved)
+    return given | {"rows": rows, "work": work, "leaf": leaf}
 
 
 def _compiled(given: dict[str, Any]) -> Outcome:

@@ -68,7 +68,7 @@ class Dissimilarity:
         ids = experiment.draw(scene.state)
         if not len(ids):
             return {}
-        work = experiment.planner.work(t, ids, experiment.slots(ids))
+        work = experiment.planner.work(t, experiment.places(ids)[0])
         key = round_key(experiment.seed, t)
         mean, mean_square = _gradients(scene.model, x, experiment.examples, work, key)
         found = {"G2_clients": mean_square - _square(mean)}

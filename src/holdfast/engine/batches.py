@@ -53,27 +53,29 @@ class Planner:
         """Clients that can take part: those with data."""
         return np.flatnonzero(self.clients.sizes > 0)
 
-    def work(self, t: int, ids: np.ndarray, slots: int) -> Work:
-        """The work of round `t` for these clients, in `slots` places of which the rest stay empty."""
+    def work(self, t: int, places: np.ndarray) -> Work:
+        """The work of round `t` for the clients in these places; -1 is an empty one."""
         sizes, steps, batch = self.clients.sizes, self.steps, self.batch_size
+        slots, taken = len(places), places >= 0
         pages = -(-int(sizes.max()) // batch)
         rows = np.full((slots, int(steps.max()), batch), -1, np.int32)
         all_rows = np.full((slots, pages, batch), -1, np.int32)
 
         def per_slot(values: np.ndarray, dtype: type) -> np.ndarray:
-            return np.concatenate([values, np.zeros(slots - len(ids))]).astype(dtype)
+            return np.where(taken, values[places], 0).astype(dtype)
 
-        for slot, i in enumerate(ids):
+        for slot in np.flatnonzero(taken):
+            i = places[slot]
             mine = self.clients.rows(i)
             all_rows[slot].reshape(-1)[: len(mine)] = mine
             rows[slot, : steps[i]] = self._order(t, int(i), mine, int(steps[i]))
         return Work(
-            client=per_slot(ids, np.int32),
-            weight=per_slot(sizes[ids] / self.mean_size, np.float64),
-            count=per_slot(steps[ids], np.int32),
+            client=np.maximum(places, 0).astype(np.int32),
+            weight=per_slot(sizes / self.mean_size, np.float64),
+            count=per_slot(steps, np.int32),
             batches=rows,
             pages=all_rows,
-            page_count=per_slot(-(-sizes[ids] // batch), np.int32),
+            page_count=per_slot(-(-sizes // batch), np.int32),
         )
 
     def _order(self, t: int, client: int, mine: np.ndarray, steps: int) -> np.ndarray:

@@ -68,7 +68,7 @@ class Checkpoint:
         folder = Path(self.folder)
         folder.mkdir(parents=True, exist_ok=True)
         touched = sorted(state.rows.touched)
-        rows = state.rows.stack(np.array(touched, np.int64), len(touched)) if touched else ()
+        rows = state.rows.stack(np.array(touched, np.int64)) if touched else ()
         about = {
             "identity": json.dumps(identity),
             "round": str(state.round),

@@ -1,23 +1,71 @@
 """Two ways to run the one round: compiled, or step by step with exceptions that say where."""
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax, tree
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from holdfast.engine.layout import LEAVES, Layout
+from holdfast.errors import HoldfastError
 from holdfast.places import debugging
-from holdfast.round import Outcome, federated_round, prepare_cohort
+from holdfast.round import Outcome, Told, federated_round, prepare_cohort
 from holdfast.trees import Tree
 
+_AXIS = "clients"
 _programs: list[str] = []  # the algorithm of every round compiled in this process
 
 
-def _noted_round(**given: Any) -> Outcome:
+def _spread(
+    mesh: Mesh, leaf: jax.Array, visit: Callable[..., Any], sums: Tree, slots: Tree, told: Told
+) -> tuple[Tree, Tree]:
+    """Visit every client on its device; add up along the tree, so that bits do not depend on devices."""
+    devices = mesh.size
+    each = max(LEAVES, devices) // devices
+
+    def on_device(slots: Tree, leaf: jax.Array, told: Told) -> tuple[Tree, Tree]:
+        first = lax.axis_index(_AXIS) * each
+        stacked = tree.map(lambda s: jnp.zeros((each, *s.shape), s.dtype), sums)
+
+        def one(stacked: Tree, here: tuple[Tree, jax.Array]) -> tuple[Tree, Tree]:
+            slot, k = here
+            mine = tree.map(lambda s: lax.dynamic_index_in_dim(s, k, keepdims=False), stacked)
+            mine, out = visit(mine, slot, told)
+            stacked = tree.map(
+                lambda s, m: lax.dynamic_update_index_in_dim(s, m, k, 0), stacked, mine
+            )
+            return stacked, out
+
+        stacked, out = lax.scan(one, stacked, (slots, leaf - first))
+        while tree.leaves(stacked)[0].shape[0] > 1:
+            stacked = tree.map(lambda s: s[0::2] + s[1::2], stacked)
+        total = tree.map(lambda s: s[0], stacked)
+        for level in range(devices.bit_length() - 1):
+            across = [(i, i ^ (1 << level)) for i in range(devices)]
+            total = tree.map(lambda s, a=across: s + lax.ppermute(s, _AXIS, a), total)
+        return total, out
+
+    shared, split = PartitionSpec(), PartitionSpec(_AXIS)
+    return jax.shard_map(
+        on_device,
+        mesh=mesh,
+        in_specs=(split, split, shared),
+        out_specs=(shared, split),
+        check_vma=False,
+    )(slots, leaf, told)
+
+
+def _noted_round(mesh: Mesh, leaf: jax.Array, **given: Any) -> Outcome:
     _programs.append(given["algorithm"].name)  # runs while tracing only, once per program
-    return federated_round(**given)
+    return federated_round(**given, cohort=functools.partial(_spread, mesh, leaf))
 
 
-_compiled_round = jax.jit(_noted_round, static_argnames=("model", "central_loss", "around"))
+_compiled_round = jax.jit(_noted_round, static_argnames=("mesh", "model", "central_loss", "around"))
 _compiled_preparation = jax.jit(prepare_cohort, static_argnames="model")
 
 
@@ -26,21 +74,60 @@ def compiled_programs() -> int:
     return len(_programs)
 
 
+@functools.lru_cache(maxsize=8)
+def _mesh(devices: int) -> Mesh:
+    return Mesh(np.array(jax.devices()[:devices]), (_AXIS,))
+
+
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """A whole round is one compiled program; new numbers, cohorts and seeds compile nothing anew."""
+    """A whole round is one compiled program; new numbers, cohorts and seeds compile nothing anew.
+
+    Args:
+        devices: how many to spread a cohort over, a power of two; as many as there are unless given,
+            up to 8. Results do not depend on it, to the bit.
+    """
+
+    devices: int | None = None
+
+    def __post_init__(self) -> None:
+        n = self.devices
+        if n is not None and (n < 1 or n & (n - 1) or n > len(jax.devices())):
+            raise HoldfastError(
+                f"Engine: devices={n}, and JAX has {len(jax.devices())}; give a power of two of at most "
+                f"that many. A CPU is one device unless jax.config.update('jax_num_cpu_devices', n) "
+                f"says otherwise before JAX starts."
+            )
+
+    @functools.cached_property
+    def mesh(self) -> Mesh:
+        """The devices."""
+        there = min(len(jax.devices()), LEAVES)
+        return _mesh(self.devices or 1 << (there.bit_length() - 1))
+
+    def everywhere(self, arrays: Tree) -> Tree:
+        """Arrays that every device has."""
+        return jax.device_put(arrays, NamedSharding(self.mesh, PartitionSpec()))
 
     def prepare(self, t: int, **given: Any) -> Tree:
         """Clients' work before their first round."""
         return _compiled_preparation(**given)
 
-    def round(self, t: int, **given: Any) -> Outcome:
+    def round(self, t: int, leaf: np.ndarray | None = None, **given: Any) -> Outcome:
         """One round."""
-        return _compiled_round(**given)
+        slots = len(given["work"].client)
+        leaf = np.zeros(slots, np.int32) if leaf is None else leaf
+        split = NamedSharding(self.mesh, PartitionSpec(_AXIS))
+        given["rows"], given["work"], leaf = jax.device_put(
+            (given["rows"], given["work"], leaf), split
+        )
+        return _compiled_round(mesh=self.mesh, leaf=leaf, **given)
 
-    def slots(self, clients: int, steady: bool) -> int:
-        """Places in the compiled program: powers of two where cohorts vary, so that few are compiled."""
-        return clients if steady else 1 << max(0, clients - 1).bit_length()
+    def layout(self, clients: int, steady: bool, uniform: bool) -> Layout:
+        """Places in the program: powers of two where cohorts vary, so that few are compiled."""
+        slots = clients if steady else 1 << max(0, clients - 1).bit_length()
+        devices = self.mesh.size
+        return Layout(slots, uniform, devices, max(LEAVES, devices))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,16 +138,20 @@ class DebugEngine:
     that says the round, client, step and batch (rows of the data; -1 is padding).
     """
 
+    def everywhere(self, arrays: Tree) -> Tree:
+        """There is one device."""
+        return tree.map(jnp.asarray, arrays)
+
     def prepare(self, t: int, **given: Any) -> Tree:
         """Clients' work before their first round."""
         with jax.disable_jit(), debugging(round=t):
             return prepare_cohort(**given)
 
-    def round(self, t: int, **given: Any) -> Outcome:
+    def round(self, t: int, leaf: np.ndarray | None = None, **given: Any) -> Outcome:
         """One round."""
         with jax.disable_jit(), debugging(round=t):
             return federated_round(**given)
 
-    def slots(self, clients: int, steady: bool) -> int:
+    def layout(self, clients: int, steady: bool, uniform: bool) -> Layout:
         """No empty places."""
-        return clients
+        return Layout(clients, uniform=True)

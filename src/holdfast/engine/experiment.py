@@ -4,7 +4,7 @@ import dataclasses
 import time
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +40,14 @@ from holdfast.trees import Tree, add, describe_shapes, nbytes, signature
 _PREPARED_TOGETHER = 32  # clients; they share one program and the memory of their rows
 
 
+class Plan(NamedTuple):
+    """The host's part of a round."""
+
+    places: np.ndarray  # the client in every place of the program; -1: none
+    leaf: np.ndarray  # of the tree along which its reply is added up
+    work: Work
+
+
 class Experiment:
     """A run before it runs: everything checked, and `advance` from one state to the next."""
 
@@ -71,7 +79,7 @@ class Experiment:
         self.engine = Engine() if engine is None else engine
         self.planner = Planner(clients, local, seed)
         self._check_data()
-        self.examples = tree.map(jnp.asarray, clients.examples)
+        self.examples = self.engine.everywhere(clients.examples)
         self.params = self._initial_params(params)
         self._check_loss()
         self.server_side = None if server is None else ServerSide(server, seed)
@@ -89,6 +97,7 @@ class Experiment:
                 f"rows; use hf.Wire()."
             )
         self._prepared: dict[int, Sides] = {}
+        self._ahead: tuple[int, np.ndarray, Plan] | None = None
         now = hyper.at_round(algorithm, 0)
         self.outline = outline(now, self.params)
         self.traffic = Traffic(algorithm, self.outline, len(clients), self.selection)
@@ -188,29 +197,35 @@ class Experiment:
         rng = host_generator(Purpose.COHORT, self.seed, state.round)
         return self.cohort.draw(state.round, self.planner.able, rng)
 
-    def slots(self, ids: np.ndarray) -> int:
-        """Places in the program for these clients."""
-        return self.engine.slots(len(ids), getattr(self.cohort, "steady", False))
+    def places(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The client in every place of the program (-1: none), and the leaf of its sum."""
+        steps = self.planner.steps
+        steady = getattr(self.cohort, "steady", False)
+        uniform = steps[self.planner.able].min() == steps.max()
+        layout = self.engine.layout(len(ids), steady, bool(uniform))
+        position, leaf = layout.arrange(steps[ids])
+        return np.where(position < 0, -1, ids[position]), leaf
 
     def arguments(self, state: RunState, ids: np.ndarray) -> dict[str, Any]:
         """What the next round is a function of."""
-        t, slots = state.round, self.slots(ids)
+        t = state.round
+        places, leaf, work = self._plan(t, ids)
         shared: dict[str, Any] = {
             "algorithm": hyper.at_round(self.algorithm, t),
             "model": self.model,
             "x": state.params,
-            "rows": state.rows.stack(ids, slots),
+            "rows": state.rows.stack(places),
             "examples": self.examples,
-            "work": self.planner.work(t, ids, slots),
+            "work": work,
             "key": round_key(self.seed, t),
         }
         if isinstance(self.cohort, JoinedCohort):
-            shared["work"] = self._weigh_populations(self.cohort, shared["work"], ids)
+            shared["work"] = self._weigh_populations(self.cohort, shared["work"], places)
         if self.selection is not None:
-            rows = self.selection.rows(ids, slots)
+            rows = self.selection.rows(places)
             shared["work"] = shared["work"]._replace(selected=rows)
         if self.algorithm.rule.prepares:
-            shared["rows"] = self._prepare(t, state.rows, ids, shared)
+            shared["rows"] = self._prepare(t, state.rows, places, shared)
         return (
             shared
             | {
@@ -218,14 +233,29 @@ class Experiment:
                 "server": state.server,
                 "population": float(len(self.planner.able)),
                 "around": None if self.selection is None else self.selection.around,
+                "leaf": leaf,
             }
             | self._central(t)
         )
 
-    def _prepare(self, t: int, rows: Rows, ids: np.ndarray, given: dict[str, Any]) -> Sides:
+    def _plan(self, t: int, ids: np.ndarray) -> Plan:
+        """Who goes where with which batches; a function of round and cohort alone, so made ahead."""
+        known = self._ahead
+        if known is None or known[0] != t or not np.array_equal(known[1], ids):
+            places, leaf = self.places(ids)
+            self._ahead = known = (t, ids, Plan(places, leaf, self.planner.work(t, places)))
+        return known[2]
+
+    def _plan_ahead(self, t: int) -> None:
+        """The next round's plan, while this one's program runs."""
+        rng = host_generator(Purpose.COHORT, self.seed, t)
+        ids = self.cohort.draw(t, self.planner.able, rng)
+        if len(ids):
+            self._plan(t, ids)
+
+    def _prepare(self, t: int, rows: Rows, places: np.ndarray, given: dict[str, Any]) -> Sides:
         """Rows of a cohort, those of clients in their first round prepared."""
-        fresh = np.zeros(len(given["work"].client), bool)
-        fresh[: len(ids)] = [int(i) not in rows.touched for i in ids]
+        fresh = np.array([i >= 0 and int(i) not in rows.touched for i in places])
         if not fresh.any():
             return given["rows"]
         # What a client prepares is a function of its data and of where the run began, not of when
@@ -241,13 +271,13 @@ class Experiment:
             work=given["work"],
             key=jax.random.fold_in(jax.random.key(self.seed), Purpose.PREPARE),
         )
-        self._warn_of_doubts(ids, fresh, jax.device_get(found))
+        self._warn_of_doubts(places, fresh, jax.device_get(found))
         return given["rows"]._replace(rule=found)
 
-    def _warn_of_doubts(self, ids: np.ndarray, fresh: np.ndarray, rows: Any) -> None:
+    def _warn_of_doubts(self, places: np.ndarray, fresh: np.ndarray, rows: Any) -> None:
         new = np.flatnonzero(fresh)
         doubts = {
-            int(ids[slot]): doubt
+            int(places[slot]): doubt
             for slot in new
             if (doubt := self.algorithm.rule.doubt(tree.map(lambda a, s=slot: a[s], rows)))
         }
@@ -278,26 +308,28 @@ class Experiment:
         able = self.planner.able
         ids = np.array([i for i in able[able >= client] if int(i) not in rows.touched])
         ids = ids[:_PREPARED_TOGETHER]
-        slots = self.engine.slots(len(ids), steady=False)
-        given = {"work": self.planner.work(0, ids, slots), "rows": rows.stack(ids, slots)}
-        found = jax.device_get(self._prepare(0, rows, ids, given))
+        # A power of two, so that few programs are compiled.
+        places = np.concatenate([ids, np.full((1 << (len(ids) - 1).bit_length()) - len(ids), -1)])
+        given = {"work": self.planner.work(0, places), "rows": rows.stack(places)}
+        found = jax.device_get(self._prepare(0, rows, places, given))
         for slot, i in enumerate(ids):
             self._prepared[int(i)] = tree.map(lambda a, slot=slot: np.array(a[slot]), found)
 
     def adapted(self, params: Tree, client: int, local: Local) -> Tree:
         """A model after a client's own local steps on its training data, outside any round."""
         plan = Planner(self.clients, local, self.seed, Purpose.ADAPT)
-        work = tree.map(lambda a: a[0], plan.work(0, np.array([client]), 1))
+        work = tree.map(lambda a: a[0], plan.work(0, np.array([client])))
         key = jax.random.fold_in(jax.random.key(self.seed), Purpose.ADAPT)
         steps = local.at(0, params)
         return _adapted(self.model, steps, params, self.examples, work, key)
 
-    def _weigh_populations(self, cohort: JoinedCohort, work: Work, ids: np.ndarray) -> Work:
+    def _weigh_populations(self, cohort: JoinedCohort, work: Work, places: np.ndarray) -> Work:
+        taken = places >= 0
         by = {"examples": work.weight, "processed": (work.batches >= 0).sum(axis=(1, 2))}
-        weight = np.asarray(by.get(self.algorithm.weighting, np.ones_like(work.weight)))[: len(ids)]
+        weight = np.asarray(by.get(self.algorithm.weighting, np.ones_like(work.weight)))[taken]
         vote, importance = np.zeros_like(work.weight), np.zeros_like(work.weight)
-        vote[: len(ids)] = cohort.votes(ids, weight)
-        importance[: len(ids)] = cohort.importance(ids)
+        vote[taken] = cohort.votes(places[taken], weight)
+        importance[taken] = cohort.importance(places[taken])
         return work._replace(vote=vote, importance=importance)
 
     def _central(self, t: int) -> dict[str, Any]:
@@ -311,15 +343,18 @@ class Experiment:
         ids = self.draw(state)
         left_out = 0
         if len(ids):  # a given schedule may name only clients without data
-            outcome = self.engine.round(t, **self.arguments(state, ids))
-            accepted = np.asarray(outcome.accepted)[: len(ids)]
-            left_out = int((~accepted).sum())
+            arguments = self.arguments(state, ids)
+            places = self._plan(t, ids).places
+            outcome = self.engine.round(t, **arguments)
+            self._plan_ahead(t + 1)
+            accepted = np.asarray(outcome.accepted)
+            left_out = len(ids) - int(accepted.sum())
             if left_out == len(ids):
                 raise RoundFailedError(
                     f"round {t + 1}: not one of {len(ids)} clients returned finite numbers. Try a "
                     f"smaller learning_rate, a clip in Local, or engine=hf.DebugEngine() to see where."
                 )
-            rows = state.rows.write(ids, outcome.rows, accepted)
+            rows = state.rows.write(places, outcome.rows, accepted)
             state = dataclasses.replace(state, params=outcome.x, server=outcome.server, rows=rows)
         entry = Entry(t + 1, tuple(int(i) for i in ids), *self.traffic.of_round(state, ids))
         state = dataclasses.replace(state, round=t + 1, ledger=state.ledger.record(entry))

@@ -31,18 +31,18 @@ class Rows:
             raise IndexError(f"client {client} of {self.clients}")
         return self.touched.get(client, self.first)
 
-    def stack(self, ids: np.ndarray, slots: int) -> Sides:
-        """The rows of a cohort along a leading axis; empty slots hold the first row."""
-        chosen = [self[int(i)] for i in ids] + [self.first] * (slots - len(ids))
+    def stack(self, places: np.ndarray) -> Sides:
+        """The rows of a cohort along a leading axis; empty places (-1) hold the first row."""
+        chosen = [self.first if i < 0 else self[int(i)] for i in places]
         return tree.map(lambda *leaves: np.stack(leaves), *chosen)
 
-    def write(self, ids: np.ndarray, stacked: Any, accepted: np.ndarray) -> "Rows":
+    def write(self, places: np.ndarray, stacked: Any, accepted: np.ndarray) -> "Rows":
         """With the rows of the accepted clients replaced."""
         host = jax.device_get(stacked)
         # A copy, not a view: a view would keep the rows of the whole cohort alive.
         new = {
             int(i): tree.map(lambda a, slot=slot: np.array(a[slot]), host)
-            for slot, i in enumerate(ids)
+            for slot, i in enumerate(places)
             if accepted[slot]
         }
         return dataclasses.replace(self, touched=MappingProxyType({**self.touched, **new}))

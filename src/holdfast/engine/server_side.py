@@ -34,14 +34,14 @@ class ServerSide:
 
     def gradient_rows(self, t: int) -> np.ndarray:
         """The one batch of round `t` that the server's gradient is taken on."""
-        return self._gradient.work(t, np.zeros(1, np.int64), 1).batches[0, 0]
+        return self._gradient.work(t, np.zeros(1, np.int64)).batches[0, 0]
 
     def arguments(self, t: int, params: Tree, mean_size: float) -> dict[str, Any]:
         """What the server brings to round `t`."""
         batches = gradient_rows = None
         steps = self.server.local.steps or 1
         if not self.server.alone:
-            batches = self._steps.work(t, np.zeros(1, np.int64), 1).batches[0]
+            batches = self._steps.work(t, np.zeros(1, np.int64)).batches[0]
             gradient_rows = self.gradient_rows(t)
             steps = len(batches)
         central = Central(

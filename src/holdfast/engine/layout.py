@@ -1,0 +1,78 @@
+"""Which client runs where: work balanced over devices, and sums that do not depend on how many there are.
+
+Replies are added up along a binary tree with a fixed number of leaves. Clients are dealt to the halves
+of the tree, and to their halves, by their work alone; a device owns a subtree. So one device or eight
+add the same numbers in the same order, and the result is the same to the bit.
+"""
+
+import dataclasses
+
+import numpy as np
+
+LEAVES = 8
+_SLACK = 0.2  # more places than a half of a cohort needs, where clients differ in size
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Places for a cohort, of a number that does not depend on who is in it.
+
+    Args:
+        slots: places for clients in all.
+        uniform: every client has the same work, so that halves are equal.
+        devices: a power of two, at most `leaves`.
+        leaves: of the tree.
+    """
+
+    slots: int
+    uniform: bool
+    devices: int = 1
+    leaves: int = LEAVES
+
+    @property
+    def levels(self) -> int:
+        """Halvings from the whole cohort to a leaf."""
+        return self.leaves.bit_length() - 1
+
+    def capacity(self, level: int) -> int:
+        """The most clients in one subtree at that depth."""
+        most = self.slots
+        for _ in range(level):
+            half = -(-most // 2)
+            most = half if self.uniform else min(most, half + int(np.ceil(_SLACK * half)))
+        return most
+
+    @property
+    def per_device(self) -> int:
+        """Places on each device."""
+        return self.capacity(self.devices.bit_length() - 1)
+
+    def arrange(self, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """For every place the position of its client among the costs (-1: empty), and its leaf."""
+        groups = [np.argsort(-costs, kind="stable")]
+        for level in range(1, self.levels + 1):
+            most = self.capacity(level)
+            groups = [half for group in groups for half in _halve(group, costs, most)]
+        place = np.full((self.devices, self.per_device), -1)
+        leaf = np.zeros((self.devices, self.per_device), np.int32)
+        each = self.leaves // self.devices
+        for device in range(self.devices):
+            mine = range(device * each, (device + 1) * each)
+            order = np.concatenate([groups[g] for g in mine])
+            place[device, : len(order)] = order
+            leaf[device] = device * each
+            leaf[device, : len(order)] = np.repeat(list(mine), [len(groups[g]) for g in mine])
+        return place.reshape(-1), leaf.reshape(-1)
+
+
+def _halve(group: np.ndarray, costs: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two halves of nearly the same work: the longest first, each to the side that has less."""
+    sides: tuple[list[int], list[int]] = ([], [])
+    work = [0, 0]
+    for i in group.tolist():
+        side = int(work[1] < work[0])
+        if len(sides[side]) == most:
+            side = 1 - side
+        sides[side].append(i)
+        work[side] += int(costs[i])
+    return np.array(sides[0], int), np.array(sides[1], int)

@@ -1,0 +1,46 @@
+"""One device or two: the same bits. In a process of its own, since JAX starts with its devices."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+CODE = """
+import jax
+jax.config.update("jax_num_cpu_devices", 2)
+import numpy as np
+import holdfast as hf
+from holdfast.testing import _everything
+from tests.problems import tiny_clients
+
+assert len(jax.devices()) == 2
+METHODS = {
+    "fedavg": hf.algorithms.fedavg(),
+    "feddc": hf.algorithms.feddc(0.1),
+    "diana": hf.algorithms.diana(hf.wires.RandK(k=5)),
+}
+for name, algorithm in METHODS.items():
+    states = []
+    for devices in (1, 2):
+        run = hf.simulate(
+            algorithm, hf.models.mlp([4], classes=3), tiny_clients(), hf.Local(0.1, epochs=2, batch_size=4),
+            rounds=3, engine=hf.Engine(devices=devices), seed=1,
+        )
+        states.append(_everything(run.state))
+    one, two = (jax.tree.leaves(s) for s in states)
+    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True)), name
+try:
+    hf.Engine(devices=3)
+except hf.HoldfastError as error:
+    assert "power of two" in str(error)
+else:
+    raise AssertionError("three devices")
+print("same")
+"""
+
+
+def test_the_same_bits_on_one_device_and_on_two():
+    root = Path(__file__).parents[2]
+    found = subprocess.run(
+        [sys.executable, "-c", CODE], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert found.stdout == "same\n", found.stderr[-2000:]
