@@ -18,7 +18,6 @@ from holdfast.round import Outcome, Told, federated_round, prepare_cohort
 from holdfast.trees import Tree
 
 _AXIS = "clients"
-_programs: list[str] = []  # the algorithm of every round compiled in this process
 
 
 def _spread(
@@ -60,18 +59,19 @@ def _spread(
     )(slots, leaf, told)
 
 
-def _noted_round(mesh: Mesh, leaf: jax.Array, **given: Any) -> Outcome:
-    _programs.append(given["algorithm"].name)  # runs while tracing only, once per program
+def _spread_round(mesh: Mesh, leaf: jax.Array, **given: Any) -> Outcome:
     return federated_round(**given, cohort=functools.partial(_spread, mesh, leaf))
 
 
-_compiled_round = jax.jit(_noted_round, static_argnames=("mesh", "model", "central_loss", "around"))
+_compiled_round = jax.jit(
+    _spread_round, static_argnames=("mesh", "model", "central_loss", "around")
+)
 _compiled_preparation = jax.jit(prepare_cohort, static_argnames="model")
 
 
 def compiled_programs() -> int:
-    """How many rounds have been compiled in this process."""
-    return len(_programs)
+    """How many rounds have been compiled in this process, in any shapes and on any devices."""
+    return int(_compiled_round._cache_size())  # type: ignore[attr-defined]
 
 
 @functools.lru_cache(maxsize=8)
@@ -121,6 +121,8 @@ class Engine:
         given["rows"], given["work"], leaf = jax.device_put(
             (given["rows"], given["work"], leaf), split
         )
+        # Where they are in every later round; elsewhere in the first, it would be compiled twice.
+        given["x"], given["server"] = self.everywhere((given["x"], given["server"]))
         return _compiled_round(mesh=self.mesh, leaf=leaf, **given)
 
     def layout(self, clients: int, steady: bool, uniform: bool) -> Layout:
