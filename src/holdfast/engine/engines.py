@@ -28,7 +28,7 @@ def _spread(
     each = max(LEAVES, devices) // devices
 
     def on_device(slots: Tree, leaf: jax.Array, told: Told) -> tuple[Tree, Tree]:
-        first = lax.axis_index(_AXIS) * each
+        first = lax.axis_index(_AXIS) * each if devices > 1 else 0
         stacked = tree.map(lambda s: jnp.zeros((each, *s.shape), s.dtype), sums)
 
         def one(stacked: Tree, here: tuple[Tree, jax.Array]) -> tuple[Tree, Tree]:
@@ -49,6 +49,8 @@ def _spread(
             total = tree.map(lambda s, a=across: s + lax.ppermute(s, _AXIS, a), total)
         return total, out
 
+    if devices == 1:
+        return on_device(slots, leaf, told)
     shared, split = PartitionSpec(), PartitionSpec(_AXIS)
     return jax.shard_map(
         on_device,
@@ -107,6 +109,8 @@ class Engine:
 
     def everywhere(self, arrays: Tree) -> Tree:
         """Arrays that every device has."""
+        if self.mesh.size == 1:
+            return tree.map(jnp.asarray, arrays)
         return jax.device_put(arrays, NamedSharding(self.mesh, PartitionSpec()))
 
     def prepare(self, t: int, **given: Any) -> Tree:
@@ -117,12 +121,12 @@ class Engine:
         """One round."""
         slots = len(given["work"].client)
         leaf = np.zeros(slots, np.int32) if leaf is None else leaf
-        split = NamedSharding(self.mesh, PartitionSpec(_AXIS))
-        given["rows"], given["work"], leaf = jax.device_put(
-            (given["rows"], given["work"], leaf), split
-        )
-        # Where they are in every later round; elsewhere in the first, it would be compiled twice.
-        given["x"], given["server"] = self.everywhere((given["x"], given["server"]))
+        if self.mesh.size > 1:
+            split = NamedSharding(self.mesh, PartitionSpec(_AXIS))
+            moved = (given["rows"], given["work"], leaf)
+            given["rows"], given["work"], leaf = jax.device_put(moved, split)
+            # Where they are in every later round; elsewhere in the first, it would be compiled twice.
+            given["x"], given["server"] = self.everywhere((given["x"], given["server"]))
         return _compiled_round(mesh=self.mesh, leaf=leaf, **given)
 
     def layout(self, clients: int, steady: bool, uniform: bool) -> Layout:
