@@ -80,6 +80,7 @@ def test_missing_files_are_listed_with_their_checksums(monkeypatch, tmp_path):
         (idx(np.zeros((2, 3)))[:-1], r"has 5 values but its header says \(2, 3\)"),
         (gzip.compress(idx(np.zeros(999)))[:-9], "cannot be read"),
     ],
+    ids=["empty", "another type", "too short", "cut off"],
 )
 def test_broken_idx(raw, says):
     with pytest.raises(hf.HoldfastError, match=f"it {says}|it is {says}"):

@@ -37,6 +37,7 @@ from holdfast.select import Selection
 from holdfast.server import Server
 from holdfast.trees import Tree, add, describe_shapes, nbytes, signature
 
+_WORTH_SHARING = 3e8  # operations a round, some milliseconds; below, handing out costs more
 _PREPARED_TOGETHER = 32  # clients; they share one program and the memory of their rows
 
 
@@ -76,9 +77,10 @@ class Experiment:
         algorithm = hyper.of_population(algorithm, clients)
         self.algorithm, self.model, self.local, self.seed = algorithm, model, local, seed
         self.clients = clients
-        self.engine = Engine() if engine is None else engine
         self.planner = Planner(clients, local, seed)
         self._check_data()
+        self.cohort.check(self.planner.able, len(clients))
+        self.engine = self._fitting_engine() if engine is None else engine
         self.examples = self.engine.everywhere(clients.examples)
         self.params = self._initial_params(params)
         self._check_loss()
@@ -87,7 +89,6 @@ class Experiment:
             server.check(model, self.params)
         algorithm.check(self.params, local, None if server is None else server.local)
         hyper.check_population(algorithm, len(clients), algorithm.name)
-        self.cohort.check(self.planner.able, len(clients))
         for evaluator in self.evaluators:
             evaluator.check(model, self.params, population)
         self.selection = Selection(model, clients, self.params) if select else None
@@ -112,6 +113,20 @@ class Experiment:
             raise HoldfastError(
                 f"simulate: none of the {len(self.clients)} clients has data; give at least one some."
             )
+
+    def _fitting_engine(self) -> Engine:
+        """All devices where a round is long enough to be shared; results do not depend on it."""
+        if len(jax.devices()) == 1:
+            return Engine()
+        shapes = jax.eval_shape(self.model.init, jax.random.key(0), self.clients.examples)
+        size = sum(int(p.size) for p in tree.leaves(shapes))
+        examples = self.planner.steps[self._cohort_of(0)].sum() * self.planner.batch_size
+        # A parameter costs about six operations per example, forwards and backwards.
+        return Engine() if 6 * size * examples > _WORTH_SHARING else Engine(devices=1)
+
+    def _cohort_of(self, t: int) -> np.ndarray:
+        rng = host_generator(Purpose.COHORT, self.seed, t)
+        return self.cohort.draw(t, self.planner.able, rng)
 
     def _initial_params(self, given: Tree) -> Tree:
         key = jax.random.fold_in(jax.random.key(self.seed), Purpose.INIT)
@@ -194,8 +209,7 @@ class Experiment:
 
     def draw(self, state: RunState) -> np.ndarray:
         """The clients of the next round."""
-        rng = host_generator(Purpose.COHORT, self.seed, state.round)
-        return self.cohort.draw(state.round, self.planner.able, rng)
+        return self._cohort_of(state.round)
 
     def places(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The client in every place of the program (-1: none), and the leaf of its sum."""
@@ -248,8 +262,7 @@ class Experiment:
 
     def _plan_ahead(self, t: int) -> None:
         """The next round's plan, while this one's program runs."""
-        rng = host_generator(Purpose.COHORT, self.seed, t)
-        ids = self.cohort.draw(t, self.planner.able, rng)
+        ids = self._cohort_of(t)
         if len(ids):
             self._plan(t, ids)
 
