@@ -348,7 +348,10 @@ def use_machine() -> None:
 
     from holdfast.engine.layout import LEAVES
 
-    cores = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, LEAVES)
+    mine = (
+        os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    )
+    cores = min(len(mine), LEAVES)
     if "JAX_NUM_CPU_DEVICES" not in os.environ:
         jax.config.update("jax_num_cpu_devices", 1 << (cores.bit_length() - 1))
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
