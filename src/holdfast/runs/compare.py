@@ -39,7 +39,7 @@ def _row(
     )
     final = show(method.last(metric), 3)
     if target is None:
-        return [name, f"{total:.1f}", final]
+        return [name, f"{total:.{_digits(total)}f}", final]
     rounds, bytes_ = method.rounds_to(target, metric), method.bytes_to(target, metric)
     megabytes = Spread(tuple(None if v is None else v / 1e6 for v in bytes_.values))
     seconds = method.seconds_to(target, metric)
@@ -47,11 +47,16 @@ def _row(
         name,
         show(rounds, 0, f"> {method.rounds}"),
         saving(against.rounds_to(target, metric), rounds),
-        show(megabytes, 1, f"> {total:.1f}"),
+        show(megabytes, _digits(total), f"> {total:.{_digits(total)}f}"),
         saving(against.bytes_to(target, metric), bytes_),
         show(seconds, 1, "-"),
         final,
     ]
+
+
+def _digits(megabytes: float) -> int:
+    """After the point, so that small models show something too."""
+    return 1 if megabytes >= 1 else 4
 
 
 def show(spread: Spread, digits: int, otherwise: str = "-") -> str:
