@@ -1,0 +1,267 @@
+"""From a file to a folder, and what is read from it."""
+
+import dataclasses
+import json
+import re
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from holdfast import catalogue
+from holdfast.cli import app
+from holdfast.config import examples
+from holdfast.config.file import locate, read
+from holdfast.engine.history import History
+from holdfast.runs import results
+from holdfast.runs.folder import RunFolder
+
+FILE = """\
+# what is tried here
+rounds = 4
+seeds = [3, 5]
+target = 0.5
+
+[data]
+name = "digits"
+
+[partition]
+name = "dirichlet"
+clients = 5
+concentration = 0.5
+
+[model]
+name = "softmax_regression"
+
+[local]
+learning_rate = { schedule = "exponential", value = 0.2, decay = 0.9 }
+batch_size = 50
+
+[evaluate]
+train = true
+
+[[algorithm]]
+name = "fedavg"
+weighting = "uniform"
+
+[[algorithm]]
+name = "fedprox"
+mu = [0.0, 0.0, 0.0, 0.0, 0.0]   # one per client: FedAvg again
+label = "none <pulled>"
+"""
+
+
+def holdfast(*words) -> str:
+    result = CliRunner().invoke(app, [str(w) for w in words])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with a finished run, and what was said while it ran."""
+    place = tmp_path_factory.mktemp("runs")
+    (place / "experiment.toml").write_text(FILE)
+    said = holdfast("run", place / "experiment.toml", "--out", place / "out", "--set", "rounds=3")
+    return place / "out", said
+
+
+def test_a_run_is_a_folder(made):
+    path, said = made
+    folder = RunFolder.open(path)
+    for name in ("experiment.toml", "environment.json", "split.json", "log.txt", "report.html"):
+        assert (path / name).stat().st_size > 0
+    assert folder.environment()["packages"]["jax"]
+    assert np.array(folder.split()["counts"]).sum() == 1438
+    assert [m["label"] for m in folder.description()["methods"]] == ["fedavg", "none <pulled>"]
+    for method in folder.description()["methods"]:
+        seeds = folder.seeds(method["folder"])
+        assert [s.seed for s in seeds] == [3, 5]
+        for seed in seeds:
+            history = seed.history()
+            assert history["round"].tolist() == [1, 2, 3]
+            assert {"accuracy", "loss", "train_loss", "bytes_up", "seconds"} <= set(history.columns)
+            assert len((seed.path / "ledger.jsonl").read_text().splitlines()) == 3
+            assert seed.clients()["client"] == [0, 1, 2, 3, 4]
+            assert set(seed.params()) == {"classifier/bias", "classifier/kernel"}
+            assert seed.complete
+    assert "report.html" in said
+
+
+def test_the_file_is_kept_as_used(made):
+    path, _ = made
+    text = (path / "experiment.toml").read_text()
+    assert "rounds = 3" in text
+    assert "# what is tried here" in text
+    assert read(path / "experiment.toml").values["rounds"] == 3
+
+
+def test_numbers_of_the_file_reach_the_method(made):
+    # With the same weights and no pull, the two methods are the same, up to their weighting.
+    path, _ = made
+    folder = RunFolder.open(path)
+    one, two = (folder.seeds(m["folder"])[0] for m in folder.description()["methods"])
+    assert one.history()["loss"][0] == pytest.approx(two.history()["loss"][0], rel=1e-2)
+    assert one.history()["loss"][-1] < one.history()["loss"][0]
+
+
+def test_a_folder_is_not_written_twice(made):
+    path, _ = made
+    result = CliRunner().invoke(
+        app, ["run", str(path.parent / "experiment.toml"), "--out", str(path)]
+    )
+    assert result.exit_code == 2
+    assert "exists already" in result.output
+
+
+def test_resuming_what_is_complete_changes_nothing(made):
+    path, _ = made
+    file = path / "methods" / "fedavg" / "seed-3" / "params.safetensors"
+    before = file.stat().st_mtime_ns
+    assert "complete" in holdfast("resume", path)
+    assert file.stat().st_mtime_ns == before
+
+
+def test_compare(made, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    path, _ = made
+    said = holdfast("compare", path, "--target", 0.99, "--baseline", "fedavg")
+    assert "> 3" in said
+    said = holdfast("compare", path, "--metric", "train_loss", "--target", 100)
+    row = next(line for line in said.splitlines() if "fedavg " in line)
+    assert row.split()[1:3] == ["1±0", "1.00x"]  # a loss is reached from above, at once
+    result = CliRunner().invoke(app, ["compare", str(path), "--metric", "acuracy"])
+    assert result.exit_code == 2
+    assert "did you mean `accuracy`?" in " ".join(result.output.split())
+
+
+def test_two_folders_side_by_side(made):
+    path, _ = made
+    found = results.load([path, path])
+    assert len(found.methods) == 4
+    assert found.methods[0].label == "fedavg (out)"
+
+
+def test_a_mean_is_only_of_all_seeds():
+    assert results.Spread((3.0, 5.0)).mean == 4.0
+    assert results.Spread((3.0, None)).mean is None
+    assert results.Spread((3.0, 5.0)).deviation == pytest.approx(np.std([3, 5], ddof=1))
+
+
+def test_a_seed_stopped_before_it_measured_anything(made):
+    path, _ = made
+    found = results.load([path]).methods[0]
+    unmeasured = History(tuple({"round": r["round"]} for r in found.histories[0]))
+    some = dataclasses.replace(found, histories=(found.histories[0], unmeasured))
+    assert some.rounds_to(0.0, "accuracy").values == (1, None)
+    assert some.last("accuracy").values[1] is None
+
+
+def test_a_line_cut_short_by_a_kill_is_not_read(made, tmp_path):
+    path, _ = made
+    seed = RunFolder.open(path).seeds("fedavg")[0]
+    copy = tmp_path / "seed-3"
+    copy.mkdir()
+    for name in ("history.jsonl", "timing.jsonl"):
+        (copy / name).write_text((seed.path / name).read_text()[:-9])
+    assert len(type(seed)(copy).history()) == 2
+
+
+def test_a_method_that_diverges_is_said_and_does_not_stop_the_others(tmp_path):
+    (tmp_path / "e.toml").write_text(FILE)
+    only = ["--set", "seeds=1", "--set", "rounds=3", "--no-report"]
+    only += [
+        "--set",
+        "local.learning_rate=0.1",
+        "--set",
+        "algorithm.fedavg.local.learning_rate=3e38",
+    ]
+    result = CliRunner().invoke(
+        app, ["run", str(tmp_path / "e.toml"), "--out", str(tmp_path / "o"), *only]
+    )
+    assert result.exit_code == 1
+    assert "failed: round 1: not one of 5 clients" in result.output
+    found = results.load([tmp_path / "o"])
+    assert [m.label for m in found.methods] == ["none <pulled>"]  # the other has no round to show
+
+
+def test_every_example_is_valid(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = ["age,pressure,diagnosis,hospital"]
+    rng = np.random.default_rng(0)
+    rows += [
+        f"{a:.2f},{b:.2f},{int(a > 0)},h{i % 3}"
+        for i, (a, b) in enumerate(rng.normal(size=(60, 2)))
+    ]
+    (tmp_path / "patients.csv").write_text("\n".join(rows) + "\n")
+    for name in examples.names():
+        holdfast("new", f"{name}.toml", "--example", name)
+        assert "methods" in holdfast("run", f"{name}.toml", "--dry-run")
+    result = CliRunner().invoke(app, ["new", "digits.toml"])
+    assert result.exit_code == 2
+    assert "exists already" in result.output
+
+
+def test_every_name_is_listed_and_explained():
+    listed = holdfast("list")
+    for kind, names in catalogue.KINDS.items():
+        assert catalogue.TITLES[kind] in listed
+        for name in names:
+            assert re.search(rf"^\s*{name}\b", listed, re.MULTILINE), name
+            page = catalogue.page(kind, name)
+            assert page.title, f"{kind} {name} has no first line"
+            if kind == "algorithm":
+                assert page.equation, name
+                assert page.travels, name
+                assert page.example, name
+    said = holdfast("show", "feddyn")
+    for words in ("alpha", "Acar et al.", "[[algorithm]]", "hf.algorithms.feddyn(alpha)"):
+        assert words in said
+    result = CliRunner().invoke(app, ["show", "feddynn"])
+    assert result.exit_code == 2
+    assert "did you mean `feddyn`?" in result.output
+
+
+def test_lines_of_keys():
+    text = 'a = 1\n[b]\nc = [\n  1,\n  2,\n]\nd = """\nx = 1\n"""\n'
+    text += "[[e]]\nf = 1\n[[e]]\n[e.g]\nh = { i = 2 }\n"
+    lines = locate(text)
+    assert lines["a",] == 1
+    assert lines["b", "c"] == 3
+    assert lines["b", "d"] == 7
+    assert ("b", "x") not in lines
+    assert lines["e", 0, "f"] == 11
+    assert lines["e", 1] == 12
+    assert lines["e", 1, "g", "h", "i"] == 14
+
+
+def test_changes_from_the_command_line(tmp_path):
+    (tmp_path / "e.toml").write_text(FILE)
+    changes = ("algorithm.fedavg.weighting=examples", "local.batch_size=7", "cohort.name=everyone")
+    file = read(tmp_path / "e.toml", changes)
+    assert file.values["algorithm"][0]["weighting"] == "examples"
+    assert file.values["cohort"] == {"name": "everyone"}
+    again = tmp_path / "again.toml"
+    again.write_text(file.as_used())
+    assert read(again).values == file.values
+
+
+def test_sinks_get_every_round(tmp_path):
+    pytest.importorskip("tensorboardX")
+    from holdfast.runs.sinks import open_sink
+
+    with ExitStack() as until:
+        sink = open_sink("tensorboard", tmp_path, until)
+        for t in (1, 2):
+            sink("fedavg", 0, {"round": t, "accuracy": 0.5 * t, "clients": 3})
+    events = list((tmp_path / "tensorboard" / "fedavg, seed 0").iterdir())
+    assert len(events) == 1
+    assert b"accuracy" in events[0].read_bytes()
+
+
+def test_the_environment_is_json(made):
+    path, _ = made
+    about = json.loads((path / "environment.json").read_text())
+    assert about["command"]
+    assert about["cores"] >= 1
