@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from holdfast.runs import results
-from holdfast.runs.folder import RunFolder
+from holdfast.runs.folder import RunFolder, description
 
 ROUNDS, CLIENTS, CLASSES, TARGET = 20, 12, 4, 0.505
 STRANGE = '<b>quick</b> & "co"'
@@ -42,8 +42,8 @@ def begin(
     split = {"sizes": counts.sum(axis=1).tolist()}
     if not regression:
         split |= {"counts": counts.tolist(), "statistics": "12 clients <own> examples"}
-    folder = RunFolder.create(path, EXPERIMENT, split)
-    folder.describe([(label, f"m{i}") for i, label in enumerate(labels)], target, metric)
+    named = [(label, f"m{i}") for i, label in enumerate(labels)]
+    folder = RunFolder.create(path, EXPERIMENT, split, description(named, target, metric))
     return folder
 
 

@@ -207,13 +207,13 @@ def _evaluators(
 ) -> tuple[Any, ...]:
     every = section.every
     chosen: list[Any] = [evaluate.on(dataset.test, every)]
-    everything = tree.map(lambda a: np.asarray(a)[clients.order], clients.examples)
-    if section.train:
-        chosen.append(evaluate.on(everything, every, name="train"))
     if section.average:
         chosen.append(evaluate.client_average(dataset.test, every))
-    if section.average and section.train:
-        chosen.append(evaluate.client_average(everything, every, name="train"))
+    if section.train:  # a copy of the data, made only if it is asked for
+        everything = tree.map(lambda a: np.asarray(a)[clients.order], clients.examples)
+        chosen.append(evaluate.on(everything, every, name="train"))
+        if section.average:
+            chosen.append(evaluate.client_average(everything, every, name="train"))
     if section.personal:
         chosen.append(evaluate.personal(tests, every))
     return tuple(chosen)

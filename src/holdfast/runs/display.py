@@ -60,7 +60,7 @@ class Display:
         if self._console.is_terminal:
             self._live.stop()
 
-    def begin(self, method: str, seed: int, rounds: int, done: int) -> None:
+    def begin(self, method: str, seed: int, rounds: int) -> None:
         """A method and seed begins."""
         self._name = f"{method}, seed {seed}"
         self._began, self._first = time.perf_counter(), -1
@@ -68,7 +68,7 @@ class Display:
             self._task,
             description=f"{self._name:24}",
             total=rounds,
-            completed=done,
+            completed=0,
             measured="compiling",
             visible=True,
         )

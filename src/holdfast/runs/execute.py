@@ -13,7 +13,7 @@ from holdfast.engine.checkpoint import Checkpoint
 from holdfast.engine.simulate import Run, simulate
 from holdfast.engine.state import RunState
 from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError
-from holdfast.runs.folder import RunFolder, SeedFolder, write_whole
+from holdfast.runs.folder import RunFolder, SeedFolder, description, write_whole
 
 _MOST_CLIENTS_SHOWN = 500
 Sink = Callable[[str, int, dict[str, Any]], None]  # method's label, seed, one row of history
@@ -22,7 +22,7 @@ Sink = Callable[[str, int, dict[str, Any]], None]  # method's label, seed, one r
 class Watcher(Protocol):
     """Whoever is looking while it runs."""
 
-    def begin(self, method: str, seed: int, rounds: int, done: int) -> None:
+    def begin(self, method: str, seed: int, rounds: int) -> None:
         """A method and seed begins."""
 
     def advance(self, state: RunState) -> None:
@@ -40,10 +40,8 @@ def create(plan: Plan, out: Path | None) -> RunFolder:
             f"{path} exists already; give another folder with --out, or go on with a run by "
             f"`holdfast resume {path}`."
         )
-    folder = RunFolder.create(path, plan.file.as_used(), _split(plan))
-    methods = [(m.label, m.folder) for m in plan.methods]
-    folder.describe(methods, plan.target, plan.metric)
-    return folder
+    methods = description([(m.label, m.folder) for m in plan.methods], plan.target, plan.metric)
+    return RunFolder.create(path, plan.file.as_used(), _split(plan), methods)
 
 
 def _free(name: str) -> Iterator[Path]:
@@ -71,7 +69,7 @@ def execute(plan: Plan, folder: RunFolder, watcher: Watcher, sinks: tuple[Sink, 
     for method in plan.methods:
         for seed in plan.seeds:
             files = folder.seed_folder(method.folder, seed)
-            watcher.begin(method.label, seed, plan.rounds, 0)
+            watcher.begin(method.label, seed, plan.rounds)
             if files.complete:
                 watcher.end("complete")
                 continue

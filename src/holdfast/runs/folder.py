@@ -112,12 +112,16 @@ class RunFolder:
     path: Path
 
     @classmethod
-    def create(cls, path: Path, experiment: str, split: dict[str, Any]) -> "RunFolder":
+    def create(
+        cls, path: Path, experiment: str, split: dict[str, Any], methods: dict[str, Any]
+    ) -> "RunFolder":
         """A new folder, with all that is known before the first round."""
         path.mkdir(parents=True)
         folder = cls(path)
         write_whole(path / "environment.json", json.dumps(environment(), indent=2) + "\n")
         write_whole(path / "split.json", json.dumps(split))
+        write_whole(path / "methods.json", json.dumps(methods, indent=2) + "\n")
+        # Last: its being there is what makes the folder a run.
         write_whole(folder.experiment_file, experiment)
         return folder
 
@@ -150,17 +154,8 @@ class RunFolder:
         """The files of one method and one seed."""
         return SeedFolder(self.path / "methods" / method_folder / f"seed-{seed}")
 
-    def describe(self, methods: Iterable[tuple[str, str]], target: Any, metric: str) -> None:
-        """What `compare` and `report` need to know about the methods, in their order."""
-        content = {
-            "methods": [{"label": label, "folder": name} for label, name in methods],
-            "target": target,
-            "metric": metric,
-        }
-        write_whole(self.path / "methods.json", json.dumps(content, indent=2) + "\n")
-
     def description(self) -> dict[str, Any]:
-        """The same, read again."""
+        """What `compare` and `report` need to know: the methods in their order, target, metric."""
         return json.loads((self.path / "methods.json").read_text())
 
     def environment(self) -> dict[str, Any]:
@@ -182,6 +177,14 @@ class RunFolder:
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         with open(self.path / "log.txt", "a", encoding="utf-8") as file:
             file.write(f"{now} {line}\n")
+
+
+def description(
+    methods: Iterable[tuple[str, str]], target: float | None, metric: str
+) -> dict[str, Any]:
+    """Labels and folders of methods, and by what they are compared."""
+    listed = [{"label": label, "folder": folder} for label, folder in methods]
+    return {"methods": listed, "target": target, "metric": metric}
 
 
 def environment() -> dict[str, Any]:
