@@ -32,6 +32,7 @@ from holdfast.places import DebugError
 from holdfast.populations import Population, join
 from holdfast.rule import ClientView, Need, Rule, ServerView, State, Tilt
 from holdfast.server import Server
+from holdfast.stores.storage import Storage
 from holdfast.struct import static
 from holdfast.wire import OnSite, Wire
 
@@ -66,6 +67,7 @@ __all__ = [
     "ServerTurn",
     "ServerView",
     "State",
+    "Storage",
     "Table",
     "Tilt",
     "Uploaded",

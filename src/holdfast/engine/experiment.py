@@ -35,6 +35,7 @@ from holdfast.round import Sides, Work, client_round, outline
 from holdfast.rules.last_model import LastModel
 from holdfast.select import Selection
 from holdfast.server import Server
+from holdfast.stores.storage import Storage
 from holdfast.trees import Tree, add, describe_shapes, nbytes, signature
 
 _WORTH_SHARING = 3e8  # operations a round, some milliseconds; below, handing out costs more
@@ -65,8 +66,10 @@ class Experiment:
         engine: Engine | DebugEngine | None = None,
         server: Server | None = None,
         select: bool = False,
+        storage: Storage | None = None,
     ) -> None:
         _check_types(algorithm, model, clients, local, seed)
+        self.storage = Storage() if storage is None else storage
         self.evaluators = _as_sequence(evaluate)
         if any(e.keeps_last_models for e in self.evaluators):
             algorithm = dataclasses.replace(algorithm, rule=Chain((algorithm.rule, LastModel())))
@@ -183,7 +186,7 @@ class Experiment:
             round=0,
             params=self.params,
             server=self.outline.server,
-            rows=Rows(jax.device_get(self.outline.row), len(self.clients)),
+            rows=Rows(jax.device_get(self.outline.row), len(self.clients), self.storage),
             ledger=Ledger(nbytes(self.params)),
             history=History(),
         )
@@ -205,7 +208,7 @@ class Experiment:
                     f"start: the state's {what} is {describe_shapes(then) or 'empty'}, this run's "
                     f"{describe_shapes(now) or 'empty'}; go on with the method and model it came from."
                 )
-        return start
+        return dataclasses.replace(start, rows=start.rows.kept_by(self.storage))
 
     def draw(self, state: RunState) -> np.ndarray:
         """The clients of the next round."""
@@ -268,7 +271,7 @@ class Experiment:
 
     def _prepare(self, t: int, rows: Rows, places: np.ndarray, given: dict[str, Any]) -> Sides:
         """Rows of a cohort, those of clients in their first round prepared."""
-        fresh = np.array([i >= 0 and int(i) not in rows.touched for i in places])
+        fresh = (places >= 0) & ~rows.has(places)
         if not fresh.any():
             return given["rows"]
         # What a client prepares is a function of its data and of where the run began, not of when
@@ -319,8 +322,8 @@ class Experiment:
     def _prepare_absent(self, rows: Rows, client: int) -> None:
         """Prepare this client and some of the next ones, for evaluation without a round."""
         able = self.planner.able
-        ids = np.array([i for i in able[able >= client] if int(i) not in rows.touched])
-        ids = ids[:_PREPARED_TOGETHER]
+        ids = able[np.searchsorted(able, client) :]
+        ids = ids[~rows.has(ids)][:_PREPARED_TOGETHER]
         # A power of two, so that few programs are compiled.
         places = np.concatenate([ids, np.full((1 << (len(ids) - 1).bit_length()) - len(ids), -1)])
         given = {"work": self.planner.work(0, places), "rows": rows.stack(places)}
