@@ -54,6 +54,11 @@ class Planner:
         return float(self.sizes[self.able].mean())
 
     @functools.cached_property
+    def weights(self) -> np.ndarray:
+        """n_i / mean(n) of each client, 0 for clients without data."""
+        return self.sizes / self.mean_size
+
+    @functools.cached_property
     def able(self) -> np.ndarray:
         """Clients that can take part: those with data."""
         return np.flatnonzero(self.sizes > 0)

@@ -396,9 +396,8 @@ class Experiment:
 
     def scene(self, state: RunState) -> Scene:
         """What evaluators look at."""
-        weights = self.clients.sizes / self.planner.mean_size
         now = hyper.at_round(self.algorithm, state.round)
-        return Scene(self.model, now, state, weights, self)
+        return Scene(self.model, now, state, self.planner.weights, self)
 
     def _evaluate(self, state: RunState) -> dict[str, Any]:
         scene = self.scene(state)
