@@ -33,6 +33,8 @@ from holdfast.populations import Population, join
 from holdfast.rule import ClientView, Need, Rule, ServerView, State, Tilt
 from holdfast.server import Server
 from holdfast.struct import static
+from holdfast.sweeps.results import Sweep
+from holdfast.sweeps.sweep import sweep
 from holdfast.wire import OnSite, Wire
 
 __version__ = "0.1.0"
@@ -66,6 +68,7 @@ __all__ = [
     "ServerTurn",
     "ServerView",
     "State",
+    "Sweep",
     "Table",
     "Tilt",
     "Uploaded",
@@ -85,6 +88,7 @@ __all__ = [
     "simulate",
     "solvers",
     "static",
+    "sweep",
     "testing",
     "trees",
     "wires",
