@@ -243,7 +243,7 @@ def list_names(
 def show(name: Annotated[str, typer.Argument(help="Anything `holdfast list` shows.")]) -> None:
     """Explain one name: its equation, what travels, its arguments and its reference."""
     from holdfast import catalogue
-    from holdfast.config.examples import entry
+    from holdfast.config.examples import entry, is_number
 
     for kind in catalogue.kinds_of(name):
         page = catalogue.page(kind, name)
@@ -256,6 +256,11 @@ def show(name: Annotated[str, typer.Argument(help="Anything `holdfast list` show
         _facts(page)
         out.print("\n[dim]in an experiment file[/]")
         out.print(Padding(entry(kind, name), (0, 4)), markup=False, highlight=False)
+        numbers = [n for n in page.arguments if kind == "algorithm" and is_number(name, n)]
+        if numbers:
+            out.print("[dim]several values of it[/]")
+            swept = f'[sweep]\n"algorithm.{name}.{numbers[0]}" = [0.01, 0.1]'
+            out.print(Padding(swept, (0, 4)), markup=False, highlight=False)
         out.print("[dim]in Python[/]")
         out.print(Padding(page.signature, (0, 4)), markup=False, highlight=False)
 
