@@ -8,6 +8,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.engine.engines import compiled_programs
+from holdfast.sweeps import naming
 from tests.problems import same_bits, tiny_clients
 
 MODEL = hf.models.mlp([4], classes=3)
@@ -103,6 +104,7 @@ def test_paths_lead_into_chains_wires_settings_and_the_server():
     found = sweep(over={"local.learning_rate": schedules}, rounds=0)
     assert re.match(r"SweptRun\(learning_rate=exponential#\w+, seed 0", repr(found.runs[0][0]))
     server = hf.Server(TEST, hf.Local(0.1, steps=1))
+    before = compiled_programs()
     found = hf.sweep(
         hf.algorithms.fedavg_plus(gamma=0.5),
         MODEL,
@@ -112,6 +114,7 @@ def test_paths_lead_into_chains_wires_settings_and_the_server():
         over={"server.local.learning_rate": [1e-3, 1.0]},
         server=server,
     )
+    assert compiled_programs() - before == 1
     assert not same_bits(found.runs[0][0].params, found.runs[1][0].params)
 
 
@@ -254,3 +257,10 @@ def test_without_evaluation_there_is_still_a_table():
 def test_progress_is_shown_if_asked_for(capsys):
     sweep(rounds=1, progress=True)
     assert "feddyn" in capsys.readouterr().err
+
+
+def test_folders_have_names_that_file_systems_take():
+    long = naming.label({f"rule.number_{i}": 0.123456 + i for i in range(30)})
+    assert len(naming.folder_name(long)) < 200
+    assert naming.folder_name(long) != naming.folder_name(long + "1")
+    assert naming.folder_name("a/b: c=1") == "a-b-c=1"

@@ -21,7 +21,7 @@ from holdfast.errors import HoldfastError, did_you_mean
 from holdfast.local import Local
 from holdfast.models import Model
 from holdfast.server import Server
-from holdfast.sweeps.naming import label
+from holdfast.sweeps.naming import folder_name, label
 from holdfast.trees import Tree
 
 
@@ -44,7 +44,7 @@ class Method:
     @property
     def folder(self) -> str:
         """A name for its files."""
-        return re.sub(r"[^\w.=-]+", "-", self.label).strip("-") or "method"
+        return folder_name(self.label) or "method"
 
 
 @dataclasses.dataclass(frozen=True)

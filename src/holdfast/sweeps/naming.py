@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.engine.identity import describe
 
 Point = dict[str, Any]  # dotted path -> value
+_LONGEST = 200  # bytes; file systems take 255
 
 
 def short_names(paths: Iterable[str]) -> dict[str, str]:
@@ -56,3 +57,16 @@ def brief(value: Any) -> str:
     # A schedule or many numbers: what it is, and a few letters that tell it from others.
     name = re.search(r"[A-Za-z]\w*(?=[#(])", text)
     return f"{name[0] if name else ''}#{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+
+
+def folder_name(text: str) -> str:
+    """A label as a name for files: no spaces, and no longer than file systems take.
+
+    Example:
+        >>> folder_name("feddyn alpha=0.01, learning_rate=0.1")
+        'feddyn-alpha=0.01-learning_rate=0.1'
+    """
+    safe = re.sub(r"[^\w.=-]+", "-", text).strip("-")
+    if len(safe.encode()) <= _LONGEST:
+        return safe
+    return f"{safe[: _LONGEST // 4]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import itertools
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ from holdfast.evaluate import Evaluator
 from holdfast.local import Local
 from holdfast.models.model import Model
 from holdfast.server import Server
-from holdfast.sweeps.naming import Point, label
+from holdfast.sweeps.naming import Point, folder_name, label
 from holdfast.sweeps.paths import Setting, at_point
 from holdfast.sweeps.results import Sweep, SweptRun
 from holdfast.trees import Tree
@@ -226,10 +225,12 @@ def _points(over: Mapping[str, Sequence[Any]], how: str) -> list[Point]:
         itertools.product(*over.values()) if how == "grid" else zip(*over.values(), strict=True)
     )
     points = [dict(zip(over, map(_plain, values), strict=True)) for values in combined]
-    names = [label(point) for point in points]
-    for i, name in enumerate(names):
-        if names.index(name) != i:
-            raise HoldfastError(f"sweep: the point {name} is there twice; give each value once.")
+    folders = [folder_name(label(point)) for point in points]
+    for i, folder in enumerate(folders):
+        if folders.index(folder) != i:
+            raise HoldfastError(
+                f"sweep: the point {label(points[i])} is there twice; give each value once."
+            )
     return points
 
 
@@ -268,7 +269,7 @@ def _own_folders(
 ) -> list[Checkpoint | None]:
     if store is None:
         return [None] * len(seeds)
-    place = Path(store.folder) / re.sub(r"[^\w.=-]+", "-", label(point)).strip("-")
+    place = Path(store.folder) / folder_name(label(point))
     return [dataclasses.replace(store, folder=place / f"seed-{seed}") for seed in seeds]
 
 
