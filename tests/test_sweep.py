@@ -209,6 +209,13 @@ def test_interrupted_and_gone_on_with(swept, tmp_path):
     assert not rounds
 
 
+def test_rows_on_disk_are_gone_on_with_too(swept, tmp_path):
+    settings = {"seeds": 2, "storage": hf.Storage(memory=0), "checkpoint": tmp_path}
+    sweep(rounds=2, **settings)
+    for run, other in zip(sweep(**settings), swept[0], strict=True):
+        assert_same(run, other)
+
+
 def test_the_table(swept):
     found, _ = swept
     losses = np.array([[run.history["loss"] for run in runs] for runs in found.runs])

@@ -32,6 +32,7 @@ from holdfast.places import DebugError
 from holdfast.populations import Population, join
 from holdfast.rule import ClientView, Need, Rule, ServerView, State, Tilt
 from holdfast.server import Server
+from holdfast.stores.storage import Storage
 from holdfast.struct import static
 from holdfast.sweeps.results import Sweep
 from holdfast.sweeps.sweep import sweep
@@ -68,6 +69,7 @@ __all__ = [
     "ServerTurn",
     "ServerView",
     "State",
+    "Storage",
     "Sweep",
     "Table",
     "Tilt",

@@ -381,38 +381,30 @@ class Told(NamedTuple):
     key: jax.Array
 
 
-def in_turn(visit: Callable[..., Any], sums: Sums, slots: Any, told: Told) -> tuple[Sums, Any]:
+class Visit(NamedTuple):
+    """What happens to one slot of a cohort, in two halves: the client's, and the server's."""
+
+    reply: Callable[[Sides, Work, Told], Reply]
+    accept: Callable[[Sums, Reply, Sides, Work, Told], tuple[Sums, tuple[Sides, jax.Array]]]
+
+    def __call__(
+        self, sums: Sums, slot: tuple[Sides, Work], told: Told
+    ) -> tuple[Sums, tuple[Sides, jax.Array]]:
+        """Both; nothing at all if the slot is empty."""
+
+        def present(sums: Sums, row: Sides, work: Work) -> tuple[Sums, tuple[Sides, jax.Array]]:
+            return self.accept(sums, self.reply(row, work, told), row, work, told)
+
+        def absent(sums: Sums, row: Sides, work: Work) -> tuple[Sums, tuple[Sides, jax.Array]]:
+            return sums, (row, jnp.zeros((), bool))
+
+        row, work = slot
+        return lax.cond(work.count > 0, present, absent, sums, row, work)
+
+
+def in_turn(visit: Visit, sums: Sums, slots: Any, told: Told) -> tuple[Sums, Any]:
     """One client of the cohort after another."""
     return lax.scan(lambda sums, slot: visit(sums, slot, told), sums, slots)
-
-
-def _visit(
-    sums: Sums,
-    client: tuple[Sides, Work],
-    told: Told,
-    model: HasLoss,
-    around: Callable[..., Reply] | None,
-) -> tuple[Sums, tuple[Sides, jax.Array]]:
-    """One slot of a cohort: its client's round and what the server makes of it; nothing if empty."""
-    algorithm, steps, seen, msg, examples, key = told
-
-    def present(sums: Sums, row: Sides, slot: Work) -> tuple[Sums, tuple[Sides, jax.Array]]:
-        def visit(model: HasLoss, x: Tree, msg: Tree, row: Sides) -> Reply:
-            return client_round(algorithm, model, steps, x, msg, row, examples, slot, key)
-
-        with place(client=slot.client):
-            if around is None:
-                reply = visit(model, seen, msg, row)
-            else:
-                reply = around(visit, algorithm, slot, model, seen, msg, row)
-        sums, row, accepted = accept(algorithm, sums, reply, row, slot)
-        return sums, (row, accepted)
-
-    def absent(sums: Sums, row: Sides, slot: Work) -> tuple[Sums, tuple[Sides, jax.Array]]:
-        return sums, (row, jnp.zeros((), bool))
-
-    row, slot = client
-    return lax.cond(slot.count > 0, present, absent, sums, row, slot)
 
 
 def federated_round(
@@ -435,18 +427,32 @@ def federated_round(
 
     `rows` and `work` have a leading axis, one slot per client; slots with no steps are empty.
     `around` may run a client's round on a part of the model (federated select). `cohort` visits
-    the slots: in turn, or spread over devices.
+    the slots: in turn, several at a time, or spread over devices.
     """
     work = work._replace(weight=jnp.asarray(work.weight).astype(float_type(x)))
     at = server_view(central_loss, model, central, key, ServerView(x, server.rule))
     row = tree.map(lambda a: a[0], rows)
     seen, msg, server, sums = open_round(algorithm, at, server.wire, row, key)
 
-    def visit(sums: Sums, client: tuple[Sides, Work], told: Told) -> tuple[Sums, Any]:
-        return _visit(sums, client, told, model, around)
+    def reply(row: Sides, slot: Work, told: Told) -> Reply:
+        def answer(model: HasLoss, x: Tree, msg: Tree, row: Sides) -> Reply:
+            return client_round(
+                told.algorithm, model, told.steps, x, msg, row, told.examples, slot, told.key
+            )
+
+        with place(client=slot.client):
+            if around is None:
+                return answer(model, told.x, told.msg, row)
+            return around(answer, told.algorithm, slot, model, told.x, told.msg, row)
+
+    def accepted_reply(
+        sums: Sums, reply: Reply, row: Sides, slot: Work, told: Told
+    ) -> tuple[Sums, tuple[Sides, jax.Array]]:
+        sums, row, accepted = accept(told.algorithm, sums, reply, row, slot)
+        return sums, (row, accepted)
 
     told = Told(algorithm, steps, seen, msg, examples, key)
-    sums, (rows, accepted) = cohort(visit, sums, (rows, work), told)
+    sums, (rows, accepted) = cohort(Visit(reply, accepted_reply), sums, (rows, work), told)
     at = at._replace(state=server.rule)
     x, server = close_round(algorithm, at, server.wire, sums, population)
     return Outcome(x, server, rows, accepted)

@@ -179,7 +179,8 @@ def _check_types(case: Case) -> None:
             experiment = _in_bits(case, bits).experiment()
             state = experiment.begin()
             given = experiment.arguments(state, experiment.draw(state))
-            given.pop("leaf")  # the engine's business
+            for name in ("leaf", "width", "apart"):  # the engine's business
+                given.pop(name)
             fixed = {k: given.pop(k, None) for k in ("model", "central_loss", "around")}
             # Types are known without compiling, let alone running.
             outcome = jax.eval_shape(
@@ -324,7 +325,7 @@ def _check_bytes(case: Case) -> None:
     there = tree.map(jnp.asarray, from_bytes(to_bytes((seen, msg)), (seen, msg)))
     work = given["work"]._replace(weight=np.asarray(given["work"].weight, sums.weight.dtype))
     settings = (algorithm, case.model, given["steps"])
-    replies = _visit_all(*settings, *there, given["rows"], experiment.examples, work, key)
+    replies = _visit_all(*settings, *there, given["rows"], given["examples"], work, key)
     _require_close(replies.row, compiled.rows, "rows of clients side by side and in one program")
     entry = experiment.advance(state).ledger.entries[-1]
     for i in range(len(work.client)):

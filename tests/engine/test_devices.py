@@ -20,14 +20,15 @@ METHODS = {
 }
 for name, algorithm in METHODS.items():
     states = []
-    for devices in (1, 2):
+    ways = [(1, {}), (2, {}), (2, {"storage": hf.Storage(device=0)})]
+    for devices, more in ways[: 3 if name == "feddc" else 2]:
         run = hf.simulate(
             algorithm, hf.models.mlp([4], classes=3), tiny_clients(), hf.Local(0.1, epochs=2, batch_size=4),
-            rounds=3, engine=hf.Engine(devices=devices), seed=1,
+            rounds=3, engine=hf.Engine(devices=devices), seed=1, **more,
         )
-        states.append(_everything(run.state))
-    one, two = (jax.tree.leaves(s) for s in states)
-    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True)), name
+        states.append(jax.tree.leaves(_everything(run.state)))
+    for other in states[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(states[0], other, strict=True)), name
 try:
     hf.Engine(devices=3)
 except hf.HoldfastError as error:

@@ -68,9 +68,10 @@ class Dissimilarity:
         ids = experiment.draw(scene.state)
         if not len(ids):
             return {}
-        work = experiment.planner.work(t, experiment.places(ids)[0])
+        places = experiment.plan(t, ids).places
+        work, examples = experiment.feed(experiment.planner, t, places, 1)
         key = round_key(experiment.seed, t)
-        mean, mean_square = _gradients(scene.model, x, experiment.examples, work, key)
+        mean, mean_square = _gradients(scene.model, x, examples, work, key)
         found = {"G2_clients": mean_square - _square(mean)}
         side = experiment.server_side
         if side is not None:

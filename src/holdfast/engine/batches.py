@@ -21,15 +21,20 @@ class Planner:
     purpose: Purpose = Purpose.ORDER
 
     @functools.cached_property
+    def sizes(self) -> np.ndarray:
+        """Examples of each client."""
+        return self.clients.sizes
+
+    @functools.cached_property
     def batch_size(self) -> int:
         """Examples in a step; never more than the largest client has."""
-        largest = int(self.clients.sizes.max())
+        largest = int(self.sizes.max())
         return max(1, min(self.local.batch_size or largest, largest))
 
     @functools.cached_property
     def steps(self) -> np.ndarray:
         """Steps each client takes in a round; 0 only for clients without data."""
-        sizes = self.clients.sizes
+        sizes = self.sizes
         if self.local.steps is not None:
             return np.where(sizes > 0, self.local.steps, 0)
         return self._batches_per_pass(sizes) * (self.local.epochs or 1)
@@ -46,36 +51,47 @@ class Planner:
     @functools.cached_property
     def mean_size(self) -> float:
         """Mean number of examples of the clients that have any."""
-        return float(self.clients.sizes[self.able].mean())
+        return float(self.sizes[self.able].mean())
 
     @functools.cached_property
     def able(self) -> np.ndarray:
         """Clients that can take part: those with data."""
-        return np.flatnonzero(self.clients.sizes > 0)
+        return np.flatnonzero(self.sizes > 0)
 
-    def work(self, t: int, places: np.ndarray) -> Work:
-        """The work of round `t` for the clients in these places; -1 is an empty one."""
-        sizes, steps, batch = self.clients.sizes, self.steps, self.batch_size
+    @functools.cached_property
+    def largest(self) -> tuple[int, int]:
+        """The most examples and the most steps of a client."""
+        return int(self.sizes.max()), int(self.steps.max())
+
+    @functools.cached_property
+    def uniform(self) -> bool:
+        """Whether all clients have the same work."""
+        return bool(self.steps[self.able].min() == self.largest[1])
+
+    def work(self, t: int, places: np.ndarray, begin: np.ndarray | None = None) -> Work:
+        """The work of round `t` for the clients in these places; -1 is an empty one.
+
+        Batches name rows of the whole data; or, if it is said where the rows of each place begin,
+        rows of the examples that were gathered for this cohort.
+        """
+        batch, (most_rows, most_steps) = self.batch_size, self.largest
         slots, taken = len(places), places >= 0
-        pages = -(-int(sizes.max()) // batch)
-        rows = np.full((slots, int(steps.max()), batch), -1, np.int32)
-        all_rows = np.full((slots, pages, batch), -1, np.int32)
-
-        def per_slot(values: np.ndarray, dtype: type) -> np.ndarray:
-            return np.where(taken, values[places], 0).astype(dtype)
-
+        sizes, steps = (np.where(taken, a[places], 0) for a in (self.sizes, self.steps))
+        rows = np.full((slots, most_steps, batch), -1, np.int32)
+        all_rows = np.full((slots, -(-most_rows // batch) * batch), -1, np.int32)
         for slot in np.flatnonzero(taken):
-            i = places[slot]
-            mine = self.clients.rows(i)
-            all_rows[slot].reshape(-1)[: len(mine)] = mine
-            rows[slot, : steps[i]] = self._order(t, int(i), mine, int(steps[i]))
+            client, size, count = int(places[slot]), int(sizes[slot]), int(steps[slot])
+            first = None if begin is None else int(begin[slot])
+            mine = self.clients.rows(client) if first is None else np.arange(first, first + size)
+            all_rows[slot, :size] = mine
+            rows[slot, :count] = self._order(t, client, mine, count)
         return Work(
             client=np.maximum(places, 0).astype(np.int32),
-            weight=per_slot(sizes / self.mean_size, np.float64),
-            count=per_slot(steps, np.int32),
+            weight=sizes / self.mean_size,
+            count=steps.astype(np.int32),
             batches=rows,
-            pages=all_rows,
-            page_count=per_slot(-(-sizes // batch), np.int32),
+            pages=all_rows.reshape(slots, -1, batch),
+            page_count=(-(-sizes // batch)).astype(np.int32),
         )
 
     def _order(self, t: int, client: int, mine: np.ndarray, steps: int) -> np.ndarray:

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from jax import tree
 from holdfast.engine.history import History
 from holdfast.engine.identity import first_difference
 from holdfast.engine.ledger import Entry, Ledger
+from holdfast.engine.log import Log
 from holdfast.engine.rows import Rows
 from holdfast.engine.state import RunState
 from holdfast.errors import HoldfastError, HoldfastWarning, explain_constructor
+from holdfast.stores.disk import FOLDER, DiskStore
 from holdfast.trees import Tree
 
 _SUFFIX = ".holdfast"
@@ -67,14 +70,24 @@ class Checkpoint:
         """Write a state; a kill at any moment leaves the previous saves as they were."""
         folder = Path(self.folder)
         folder.mkdir(parents=True, exist_ok=True)
-        touched = sorted(state.rows.touched)
-        rows = state.rows.stack(np.array(touched, np.int64)) if touched else ()
+        store = state.rows.store
+        touched: list[int] = []
+        rows: Any = ()
+        database = None
+        if isinstance(store, DiskStore):
+            # Rows first: what the file will speak of is on the disk before it is.
+            store.commit()
+            database = {"folder": _relative(store.folder, folder), "version": store.version}
+        else:
+            touched = list(state.rows.touched)
+            rows = state.rows.stack(np.array(touched, np.int64)) if touched else ()
         about = {
             "identity": json.dumps(identity),
             "round": str(state.round),
             "touched": json.dumps(touched),
+            "database": json.dumps(database),
             "ledger": json.dumps([dataclasses.astuple(e) for e in state.ledger.entries]),
-            "history": json.dumps(state.history.rows),
+            "history": json.dumps(list(state.history)),
         }
         content = to_bytes((state.params, state.server, rows), about)
         path = folder / f"round-{state.round:08d}{_SUFFIX}"
@@ -88,7 +101,21 @@ class Checkpoint:
         _sync_folder(folder)
         for old in self.files()[: -self.keep]:
             old.unlink()
+        self._keep_databases(store)
         return path
+
+    def _keep_databases(self, store: Any) -> None:
+        """Rows that a save refers to stay; those of no save go."""
+        folder = Path(self.folder)
+        found = [json.loads(_header(path).get("database", "null")) for path in self.files()]
+        needed = [d for d in found if d is not None]
+        if isinstance(store, DiskStore):
+            mine = _relative(store.folder, folder)
+            store.pinned = tuple(d["version"] for d in needed if d["folder"] == mine)
+        for path in folder.glob(f"{FOLDER}*"):
+            live = isinstance(store, DiskStore) and path.resolve() == store.folder.resolve()
+            if not live and all(d["folder"] != path.name for d in needed):
+                shutil.rmtree(path)
 
     def load(self, fresh: RunState, identity: dict[str, str]) -> RunState | None:
         """The newest undamaged state, or None in an empty folder; refuses another run's."""
@@ -106,13 +133,31 @@ class Checkpoint:
                     HoldfastWarning,
                     stacklevel=2,
                 )
-            return _restore(content, fresh, identity, path)
+            state = _restore(content, fresh, identity, path)
+            self._keep_databases(state.rows.store)
+            return state
         if damaged:
             raise HoldfastError(
                 f"{self.folder}: every checkpoint is damaged ({', '.join(damaged)}: checksums do not "
                 f"fit); delete them to start again."
             )
         return None
+
+
+def _header(path: Path) -> dict[str, Any]:
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        found = file.read(size) if size < path.stat().st_size else b""
+    try:
+        return json.loads(found)["__metadata__"]
+    except ValueError:  # damaged; `load` says so
+        return {}
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """A name inside the folder, so that it may be moved; the whole path elsewhere."""
+    inside = path.resolve().parent == folder.resolve()
+    return path.name if inside else str(path.resolve())
 
 
 def _restore(content: bytes, fresh: RunState, identity: dict[str, str], path: Path) -> RunState:
@@ -127,17 +172,22 @@ def _restore(content: bytes, fresh: RunState, identity: dict[str, str], path: Pa
     touched = json.loads(about["touched"])
     like = (fresh.params, fresh.server, fresh.rows.first if touched else ())
     params, server, stacked = from_bytes(content, like)
-    rows = Rows(fresh.rows.first, len(fresh.rows))
-    if touched:
+    rows = fresh.rows
+    database = json.loads(about.get("database", "null"))
+    if database is not None:
+        store = DiskStore(rows.first, len(rows), path.parent / database["folder"])
+        store.open_at(database["version"])
+        rows = Rows(rows.first, len(rows), rows.storage, store)
+    elif touched:
         rows = rows.write(np.array(touched), stacked, np.ones(len(touched), bool))
-    entries = tuple(Entry(*map(_untuple, entry)) for entry in json.loads(about["ledger"]))
+    entries = Log(Entry(*map(_untuple, entry)) for entry in json.loads(about["ledger"]))
     return RunState(
         round=int(about["round"]),
         params=params,
         server=server,
         rows=rows,
         ledger=Ledger(fresh.ledger.model_bytes, entries),
-        history=History(tuple(json.loads(about["history"]))),
+        history=History(json.loads(about["history"])),
     )
 
 

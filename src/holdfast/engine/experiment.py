@@ -18,6 +18,7 @@ from holdfast.combinators import Chain
 from holdfast.data.clients import Clients, check_finite
 from holdfast.engine.batches import Planner
 from holdfast.engine.engines import DebugEngine, Engine
+from holdfast.engine.feeds import Feed, Gathered, Resident
 from holdfast.engine.history import History
 from holdfast.engine.identity import describe, digest
 from holdfast.engine.ledger import Entry, Ledger
@@ -35,6 +36,7 @@ from holdfast.round import Sides, Work, client_round, outline
 from holdfast.rules.last_model import LastModel
 from holdfast.select import Selection
 from holdfast.server import Server
+from holdfast.stores.storage import Storage
 from holdfast.trees import Tree, add, describe_shapes, nbytes, signature
 
 _WORTH_SHARING = 3e8  # operations a round, some milliseconds; below, handing out costs more
@@ -46,7 +48,9 @@ class Plan(NamedTuple):
 
     places: np.ndarray  # the client in every place of the program; -1: none
     leaf: np.ndarray  # of the tree along which its reply is added up
+    width: int  # how many clients a device works on at a time
     work: Work
+    examples: Tree
 
 
 class Experiment:
@@ -65,8 +69,10 @@ class Experiment:
         engine: Engine | DebugEngine | None = None,
         server: Server | None = None,
         select: bool = False,
+        storage: Storage | None = None,
     ) -> None:
         _check_types(algorithm, model, clients, local, seed)
+        self.storage = Storage() if storage is None else storage
         self.evaluators = _as_sequence(evaluate)
         if any(e.keeps_last_models for e in self.evaluators):
             algorithm = dataclasses.replace(algorithm, rule=Chain((algorithm.rule, LastModel())))
@@ -81,7 +87,7 @@ class Experiment:
         self._check_data()
         self.cohort.check(self.planner.able, len(clients))
         self.engine = self._fitting_engine() if engine is None else engine
-        self.examples = self.engine.everywhere(clients.examples)
+        self.feed = self._fitting_feed()
         self.params = self._initial_params(params)
         self._check_loss()
         self.server_side = None if server is None else ServerSide(server, seed)
@@ -106,7 +112,8 @@ class Experiment:
         now.check_wire(self.outline.payload, len(clients), everyone)
 
     def _check_data(self) -> None:
-        check_finite(self.clients.examples, "data")
+        if self._fits_on_a_device():
+            check_finite(self.clients.examples, "data")  # otherwise as they are read
         if self.model.check is not None:
             self.model.check(self.clients.examples)
         if not len(self.planner.able):
@@ -124,6 +131,14 @@ class Experiment:
         # A parameter costs about six operations per example, forwards and backwards.
         return Engine() if 6 * size * examples > _WORTH_SHARING else Engine(devices=1)
 
+    def _fits_on_a_device(self) -> bool:
+        return nbytes(self.clients.examples) <= self.storage.device_bytes
+
+    def _fitting_feed(self) -> Feed:
+        if self._fits_on_a_device():
+            return Resident(self.engine.everywhere(self.clients.examples))
+        return Gathered(self.clients)
+
     def _cohort_of(self, t: int) -> np.ndarray:
         rng = host_generator(Purpose.COHORT, self.seed, t)
         return self.cohort.draw(t, self.planner.able, rng)
@@ -131,8 +146,8 @@ class Experiment:
     def _initial_params(self, given: Tree) -> Tree:
         key = jax.random.fold_in(jax.random.key(self.seed), Purpose.INIT)
         if given is None:
-            return self.model.init(key, self.examples)
-        wanted = jax.eval_shape(self.model.init, key, self.examples)
+            return self.model.init(key, self.feed.shown)
+        wanted = jax.eval_shape(self.model.init, key, self.feed.shown)
         params = tree.map(jnp.asarray, given)
         if describe_shapes(params) != describe_shapes(wanted):
             raise HoldfastError(
@@ -143,7 +158,7 @@ class Experiment:
 
     def _check_loss(self) -> None:
         rows = self.planner.batch_size
-        batch = tree.map(lambda a: a[:1].repeat(rows, axis=0), self.examples)
+        batch = tree.map(lambda a: a[:1].repeat(rows, axis=0), self.feed.shown)
         given = (self.params, batch, jax.random.key(0))
         if isinstance(self.engine, DebugEngine):
             losses = self.model.losses(*given)
@@ -183,7 +198,7 @@ class Experiment:
             round=0,
             params=self.params,
             server=self.outline.server,
-            rows=Rows(jax.device_get(self.outline.row), len(self.clients)),
+            rows=Rows(jax.device_get(self.outline.row), len(self.clients), self.storage),
             ledger=Ledger(nbytes(self.params)),
             history=History(),
         )
@@ -205,31 +220,40 @@ class Experiment:
                     f"start: the state's {what} is {describe_shapes(then) or 'empty'}, this run's "
                     f"{describe_shapes(now) or 'empty'}; go on with the method and model it came from."
                 )
-        return start
+        return dataclasses.replace(start, rows=start.rows.kept_by(self.storage))
 
     def draw(self, state: RunState) -> np.ndarray:
         """The clients of the next round."""
         return self._cohort_of(state.round)
 
-    def places(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The client in every place of the program (-1: none), and the leaf of its sum."""
-        steps = self.planner.steps
-        steady = getattr(self.cohort, "steady", False)
-        uniform = steps[self.planner.able].min() == steps.max()
-        layout = self.engine.layout(len(ids), steady, bool(uniform))
-        position, leaf = layout.arrange(steps[ids])
-        return np.where(position < 0, -1, ids[position]), leaf
+    def plan(self, t: int, ids: np.ndarray) -> Plan:
+        """Who goes where with which examples; a function of round and cohort alone, so made ahead."""
+        known = self._ahead
+        if known is None or known[0] != t or not np.array_equal(known[1], ids):
+            steady = getattr(self.cohort, "steady", False)
+            layout = self.engine.layout(len(ids), steady, self.planner.uniform)
+            position, leaf = layout.arrange(self.planner.steps[ids])
+            places = np.where(position < 0, -1, ids[position])
+            fed = self.feed(self.planner, t, places, self.engine.size)
+            self._ahead = known = (t, ids, Plan(places, leaf, layout.width, *fed))
+        return known[2]
+
+    def _plan_ahead(self, t: int) -> None:
+        """The next round's plan, while this one's program runs."""
+        ids = self._cohort_of(t)
+        if len(ids):
+            self.plan(t, ids)
 
     def arguments(self, state: RunState, ids: np.ndarray) -> dict[str, Any]:
         """What the next round is a function of."""
         t = state.round
-        places, leaf, work = self._plan(t, ids)
+        places, leaf, width, work, examples = self.plan(t, ids)
         shared: dict[str, Any] = {
             "algorithm": hyper.at_round(self.algorithm, t),
             "model": self.model,
             "x": state.params,
             "rows": state.rows.stack(places),
-            "examples": self.examples,
+            "examples": examples,
             "work": work,
             "key": round_key(self.seed, t),
         }
@@ -239,7 +263,7 @@ class Experiment:
             rows = self.selection.rows(places)
             shared["work"] = shared["work"]._replace(selected=rows)
         if self.algorithm.rule.prepares:
-            shared["rows"] = self._prepare(t, state.rows, places, shared)
+            shared["rows"] = self._prepare(t, state.rows, places, shared["rows"])
         return (
             shared
             | {
@@ -248,29 +272,18 @@ class Experiment:
                 "population": float(len(self.planner.able)),
                 "around": None if self.selection is None else self.selection.around,
                 "leaf": leaf,
+                "width": width,
+                "apart": self.feed.apart,
             }
             | self._central(t)
         )
 
-    def _plan(self, t: int, ids: np.ndarray) -> Plan:
-        """Who goes where with which batches; a function of round and cohort alone, so made ahead."""
-        known = self._ahead
-        if known is None or known[0] != t or not np.array_equal(known[1], ids):
-            places, leaf = self.places(ids)
-            self._ahead = known = (t, ids, Plan(places, leaf, self.planner.work(t, places)))
-        return known[2]
-
-    def _plan_ahead(self, t: int) -> None:
-        """The next round's plan, while this one's program runs."""
-        ids = self._cohort_of(t)
-        if len(ids):
-            self._plan(t, ids)
-
-    def _prepare(self, t: int, rows: Rows, places: np.ndarray, given: dict[str, Any]) -> Sides:
+    def _prepare(self, t: int, known: Rows, places: np.ndarray, rows: Sides) -> Sides:
         """Rows of a cohort, those of clients in their first round prepared."""
-        fresh = np.array([i >= 0 and int(i) not in rows.touched for i in places])
+        fresh = (places >= 0) & ~known.has(places)
         if not fresh.any():
-            return given["rows"]
+            return rows
+        work, examples = self.feed(self.planner, t, places, 1)
         # What a client prepares is a function of its data and of where the run began, not of when
         # it first takes part.
         found = self.engine.prepare(
@@ -279,13 +292,13 @@ class Experiment:
             rule=hyper.at_round(self.algorithm, 0).rule,
             model=self.model,
             x=self.params,
-            rows=given["rows"].rule,
-            examples=self.examples,
-            work=given["work"],
+            rows=rows.rule,
+            examples=examples,
+            work=work,
             key=jax.random.fold_in(jax.random.key(self.seed), Purpose.PREPARE),
         )
         self._warn_of_doubts(places, fresh, jax.device_get(found))
-        return given["rows"]._replace(rule=found)
+        return rows._replace(rule=found)
 
     def _warn_of_doubts(self, places: np.ndarray, fresh: np.ndarray, rows: Any) -> None:
         new = np.flatnonzero(fresh)
@@ -319,22 +332,22 @@ class Experiment:
     def _prepare_absent(self, rows: Rows, client: int) -> None:
         """Prepare this client and some of the next ones, for evaluation without a round."""
         able = self.planner.able
-        ids = np.array([i for i in able[able >= client] if int(i) not in rows.touched])
-        ids = ids[:_PREPARED_TOGETHER]
+        ids = able[np.searchsorted(able, client) :]
+        ids = ids[~rows.has(ids)][:_PREPARED_TOGETHER]
         # A power of two, so that few programs are compiled.
         places = np.concatenate([ids, np.full((1 << (len(ids) - 1).bit_length()) - len(ids), -1)])
-        given = {"work": self.planner.work(0, places), "rows": rows.stack(places)}
-        found = jax.device_get(self._prepare(0, rows, places, given))
+        found = jax.device_get(self._prepare(0, rows, places, rows.stack(places)))
         for slot, i in enumerate(ids):
             self._prepared[int(i)] = tree.map(lambda a, slot=slot: np.array(a[slot]), found)
 
     def adapted(self, params: Tree, client: int, local: Local) -> Tree:
         """A model after a client's own local steps on its training data, outside any round."""
         plan = Planner(self.clients, local, self.seed, Purpose.ADAPT)
-        work = tree.map(lambda a: a[0], plan.work(0, np.array([client])))
+        work, examples = self.feed(plan, 0, np.array([client]), 1)
+        work = tree.map(lambda a: a[0], work)
         key = jax.random.fold_in(jax.random.key(self.seed), Purpose.ADAPT)
         steps = local.at(0, params)
-        return _adapted(self.model, steps, params, self.examples, work, key)
+        return _adapted(self.model, steps, params, examples, work, key)
 
     def _weigh_populations(self, cohort: JoinedCohort, work: Work, places: np.ndarray) -> Work:
         taken = places >= 0
@@ -357,7 +370,7 @@ class Experiment:
         left_out = 0
         if len(ids):  # a given schedule may name only clients without data
             arguments = self.arguments(state, ids)
-            places = self._plan(t, ids).places
+            places = self.plan(t, ids).places
             outcome = self.engine.round(t, **arguments)
             self._plan_ahead(t + 1)
             accepted = np.asarray(outcome.accepted)

@@ -1,11 +1,12 @@
 """What was measured, one row per round."""
 
 import dataclasses
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import numpy as np
 
+from holdfast.engine.log import Log
 from holdfast.errors import HoldfastError, did_you_mean
 
 Row = dict[str, Any]
@@ -21,11 +22,15 @@ class History:
         ([0.5, 0.9], 2)
     """
 
-    rows: tuple[Row, ...] = ()
+    rows: Sequence[Row] = dataclasses.field(default_factory=Log)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rows, Log):
+            object.__setattr__(self, "rows", Log(self.rows))
 
     def record(self, row: Row) -> "History":
         """With one more round."""
-        return History((*self.rows, row))
+        return History(cast(Log[Row], self.rows).with_one_more(row))
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -22,12 +22,14 @@ class Layout:
         uniform: every client has the same work, so that halves are equal.
         devices: a power of two, at most `leaves`.
         leaves: of the tree.
+        width: clients that a device works on at a time.
     """
 
     slots: int
     uniform: bool
     devices: int = 1
     leaves: int = LEAVES
+    width: int = 1
 
     @property
     def levels(self) -> int:
@@ -44,8 +46,8 @@ class Layout:
 
     @property
     def per_device(self) -> int:
-        """Places on each device."""
-        return self.capacity(self.devices.bit_length() - 1)
+        """Places on each device, in full chunks."""
+        return -(-self.capacity(self.devices.bit_length() - 1) // self.width) * self.width
 
     def arrange(self, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """For every place the position of its client among the costs (-1: empty), and its leaf."""
@@ -59,9 +61,13 @@ class Layout:
         for device in range(self.devices):
             mine = range(device * each, (device + 1) * each)
             order = np.concatenate([groups[g] for g in mine])
-            place[device, : len(order)] = order
+            leaves = np.repeat(list(mine), [len(groups[g]) for g in mine])
+            # Who works at the same time should have as much to do. A leaf's own order, and with it
+            # the order of its sum, stays: it is by work already.
+            sorted_ = np.argsort(-costs[order], kind="stable")
+            place[device, : len(order)] = order[sorted_]
             leaf[device] = device * each
-            leaf[device, : len(order)] = np.repeat(list(mine), [len(groups[g]) for g in mine])
+            leaf[device, : len(order)] = leaves[sorted_]
         return place.reshape(-1), leaf.reshape(-1)
 
 

@@ -1,8 +1,11 @@
 """Every byte that travelled, by round and client."""
 
 import dataclasses
+from typing import cast
 
 import numpy as np
+
+from holdfast.engine.log import Log
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,11 +59,19 @@ class Ledger:
     """
 
     model_bytes: int
-    entries: tuple[Entry, ...] = ()
+    entries: Log[Entry] = dataclasses.field(default_factory=Log)
+    # Kept up to date, so that a glance at the total does not go through all rounds.
+    _sums: tuple[int, int] | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self._sums is None:
+            sums = sum(e.bytes_down for e in self.entries), sum(e.bytes_up for e in self.entries)
+            object.__setattr__(self, "_sums", sums)
 
     def record(self, entry: Entry) -> "Ledger":
         """With one more round."""
-        return dataclasses.replace(self, entries=(*self.entries, entry))
+        sums = self.bytes_down + entry.bytes_down, self.bytes_up + entry.bytes_up
+        return Ledger(self.model_bytes, self.entries.with_one_more(entry), sums)
 
     @property
     def bits_up(self) -> int:
@@ -79,12 +90,12 @@ class Ledger:
     @property
     def bytes_down(self) -> int:
         """Bytes from the server to clients."""
-        return sum(e.bytes_down for e in self.entries)
+        return cast(tuple[int, int], self._sums)[0]
 
     @property
     def bytes_up(self) -> int:
         """Bytes from clients to the server."""
-        return sum(e.bytes_up for e in self.entries)
+        return cast(tuple[int, int], self._sums)[1]
 
     @property
     def total(self) -> int:

@@ -25,6 +25,7 @@ from holdfast.evaluate import Evaluator, deployed_model
 from holdfast.local import Local
 from holdfast.models.model import Model
 from holdfast.server import Server
+from holdfast.stores.storage import Storage
 from holdfast.trees import Tree
 
 
@@ -43,6 +44,7 @@ def rounds(
     engine: Engine | DebugEngine | None = None,
     server: Server | None = None,
     select: bool = False,
+    storage: Storage | None = None,
 ) -> Generator[RunState, RunState | None, None]:
     """Rounds without end: yields the complete state after each one.
 
@@ -62,7 +64,18 @@ def rounds(
         (2, 2)
     """
     experiment = Experiment(
-        algorithm, model, clients, local, cohort, evaluate, seed, params, engine, server, select
+        algorithm,
+        model,
+        clients,
+        local,
+        cohort,
+        evaluate,
+        seed,
+        params,
+        engine,
+        server,
+        select,
+        storage,
     )
     return _advance_for_ever(experiment, experiment.go_on_from(start))
 
@@ -139,6 +152,7 @@ def simulate(
     engine: Engine | DebugEngine | None = None,
     server: Server | None = None,
     select: bool = False,
+    storage: Storage | None = None,
     progress: bool | None = None,
     on_round: Callable[[RunState], None] | None = None,
 ) -> Run:
@@ -161,15 +175,28 @@ def simulate(
         engine: `hf.Engine()` unless given; `hf.DebugEngine()` says where an exception happened.
         server: the server's own data or loss, for methods in which it learns too.
         select: clients receive, train and return only the rows of the model's tables their data uses.
+        storage: how much memory rows and examples may take, and where they go beyond it.
         progress: a progress bar; unless given, only where someone is looking.
         on_round: called with the state after every round.
     """
     if not isinstance(rounds, int | np.integer) or rounds < 0:
         raise HoldfastError(f"simulate: rounds={rounds!r}; give a whole number of at least 0.")
-    experiment = Experiment(
-        algorithm, model, clients, local, cohort, evaluate, seed, params, engine, server, select
-    )
     store = Checkpoint(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
+    storage = storage or Storage()
+    experiment = Experiment(
+        algorithm,
+        model,
+        clients,
+        local,
+        cohort,
+        evaluate,
+        seed,
+        params,
+        engine,
+        server,
+        select,
+        storage.beside(Path(store.folder)) if store else storage,
+    )
     state = experiment.go_on_from(start)
     identity = experiment.identity() if store else {}
     if store and start is None:

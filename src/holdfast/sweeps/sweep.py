@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,10 +14,11 @@ import numpy as np
 from holdfast.algorithm import Algorithm
 from holdfast.cohorts import Cohort
 from holdfast.data.clients import Clients
-from holdfast.engine.checkpoint import Checkpoint
+from holdfast.engine.checkpoint import Checkpoint, _header
 from holdfast.engine.engines import DebugEngine, Engine
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.history import History
+from holdfast.engine.identity import first_difference
 from holdfast.engine.simulate import simulate
 from holdfast.engine.state import RunState
 from holdfast.errors import HoldfastError, RoundFailedError, did_you_mean, explain_arguments
@@ -24,6 +26,7 @@ from holdfast.evaluate import Evaluator
 from holdfast.local import Local
 from holdfast.models.model import Model
 from holdfast.server import Server
+from holdfast.stores.storage import Storage
 from holdfast.sweeps.naming import Point, folder_name, label
 from holdfast.sweeps.paths import Setting, at_point
 from holdfast.sweeps.results import Sweep, SweptRun
@@ -48,6 +51,7 @@ def sweep(
     engine: Engine | DebugEngine | None = None,
     server: Server | None = None,
     select: bool = False,
+    storage: Storage | None = None,
     progress: bool | None = None,
     on_round: Callable[[RunState, Point, int], None] | None = None,
 ) -> Sweep:
@@ -75,6 +79,7 @@ def sweep(
         engine: `hf.Engine()` unless given.
         server: the server's own data or loss.
         select: clients receive only the rows of the model's tables their data uses.
+        storage: how much memory a run's rows and examples may take.
         progress: a progress bar; unless given, only where someone is looking.
         on_round: called with state, point and seed after every round.
 
@@ -111,6 +116,7 @@ def sweep(
         "params": params,
         "engine": engine,
         "select": select,
+        "storage": storage,
     }
     for point, setting in zip(points, settings, strict=True):
         with _said_of(point):
@@ -249,8 +255,23 @@ def _check(
     Experiment(**setting.arguments(), **shared, seed=seeds[0])
     for seed, store in zip(seeds, stores, strict=True):
         if store is not None and store.files():
-            experiment = Experiment(**setting.arguments(), **shared, seed=seed)
-            store.load(experiment.begin(), experiment.identity())
+            _refuse_another(
+                store, Experiment(**setting.arguments(), **shared, seed=seed).identity()
+            )
+
+
+def _refuse_another(store: Checkpoint, identity: dict[str, str]) -> None:
+    # Its description alone: to load it would open its rows, long before they are needed.
+    path = store.files()[-1]
+    about = _header(path)
+    if "identity" not in about:
+        return  # damaged: there may be an older one, and loading says so
+    difference = first_difference(json.loads(about["identity"]), identity)
+    if difference:
+        raise HoldfastError(
+            f"cannot go on from {path}: it belongs to a run with {difference}. "
+            f"Use the same settings, or another folder."
+        )
 
 
 @contextlib.contextmanager

@@ -1,0 +1,94 @@
+"""Examples on their way to the devices: all at once, or each cohort's a round ahead."""
+
+import dataclasses
+import functools
+from typing import Protocol
+
+import jax.numpy as jnp
+import numpy as np
+from jax import tree
+
+from holdfast.data.clients import Clients, check_finite
+from holdfast.engine.batches import Planner
+from holdfast.round import Work
+from holdfast.trees import Tree
+
+
+class Feed(Protocol):
+    """Work and the examples it names."""
+
+    @property
+    def apart(self) -> bool:
+        """Whether every device has examples of its own."""
+
+    @property
+    def shown(self) -> Tree:
+        """What a model may look at before the run, for shapes and types: one example at least."""
+
+    def __call__(self, planner: Planner, t: int, places: np.ndarray, devices: int) -> "Fed":
+        """Of the clients in these places, which lie in equal parts on so many devices."""
+
+
+Fed = tuple[Work, Tree]
+
+
+@dataclasses.dataclass(frozen=True)
+class Resident:
+    """All examples are on every device."""
+
+    examples: Tree
+    apart: bool = False
+
+    @property
+    def shown(self) -> Tree:
+        """All."""
+        return self.examples
+
+    def __call__(self, planner: Planner, t: int, places: np.ndarray, devices: int) -> Fed:
+        return planner.work(t, places), self.examples
+
+
+@dataclasses.dataclass(frozen=True)
+class Gathered:
+    """Only a cohort's examples are on the devices, each client's where it is at work.
+
+    The clients' arrays may be memory-mapped files: only the rows of a cohort are read.
+    """
+
+    clients: Clients
+    apart: bool = True
+
+    @property
+    def shown(self) -> Tree:
+        """The first."""
+        return tree.map(lambda a: jnp.asarray(a[:1]), self.clients.examples)
+
+    @functools.cached_property
+    def _largest_first(self) -> np.ndarray:
+        return np.cumsum(np.sort(self.clients.sizes)[::-1])
+
+    def capacity(self, places: int) -> int:
+        """Examples that so many clients have at most, whoever they are: shapes must not vary."""
+        return int(self._largest_first[min(places, len(self.clients)) - 1])
+
+    def __call__(self, planner: Planner, t: int, places: np.ndarray, devices: int) -> Fed:
+        each = len(places) // devices
+        room = self.capacity(each)
+        sizes = np.where(places < 0, 0, planner.sizes[places]).reshape(devices, each)
+        begin = np.cumsum(sizes, axis=1) - sizes
+        taken = [
+            np.concatenate(
+                [self.clients.rows(i) for i in part if i >= 0] or [np.zeros(0, np.int64)]
+            )
+            for part in places.reshape(devices, each)
+        ]
+
+        def gather(a: np.ndarray) -> np.ndarray:
+            out = np.zeros((devices, room, *a.shape[1:]), a.dtype)
+            for here, rows in zip(out, taken, strict=True):
+                np.take(a, rows, axis=0, out=here[: len(rows)], mode="clip")
+            return out.reshape(-1, *a.shape[1:])
+
+        examples = tree.map(gather, self.clients.examples)
+        check_finite(examples, f"data of round {t + 1}")
+        return planner.work(t, places, begin.reshape(-1)), examples

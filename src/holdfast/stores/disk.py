@@ -1,0 +1,207 @@
+"""Rows on disk, in an LMDB database: as many clients as the disk holds, in bounded memory."""
+
+import itertools
+import shutil
+import struct
+import tempfile
+import weakref
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import numpy as np
+from jax import tree
+
+from holdfast.errors import HoldfastError
+from holdfast.trees import Tree, nbytes
+
+_KEY = struct.Struct(">QQ")  # client, version: sorted by both
+_CHECK = struct.Struct("<I")
+FOLDER = "rows-"
+_UNCOMMITTED = 1 << 26  # bytes in memory before they are written out
+
+
+class DiskStore:
+    """Rows with versions, so that a checkpoint and the rows it belongs to agree whenever it is killed.
+
+    A write is of the next version. What an earlier one held is kept as long as it is pinned by a
+    checkpoint; `open_at` goes back to it and drops whatever came later.
+    """
+
+    def __init__(self, first: Tree, clients: int, folder: Path) -> None:
+        self.row_bytes = nbytes(first)
+        self.clients = clients
+        self.folder = folder
+        self._leaves, self._structure = tree.flatten(first)
+        # An upper limit that costs nothing until it is used: the file is sparse.
+        self._database = _database(self.folder, (1 << 30) + 8 * clients * (self.row_bytes + 8192))
+        self._count = 0
+        # Versions begin with 1: 0 is none, and memory never written to is not taken from the machine.
+        self._version_of = np.zeros(clients, np.int64)
+        self.version = 0
+        self.pinned: tuple[int, ...] = ()
+
+    @classmethod
+    def new(cls, first: Tree, clients: int, parent: str | Path | None) -> "DiskStore":
+        """In a new folder of that one; without one, in a temporary folder that goes with the store."""
+        if parent is not None:
+            return cls(first, clients, _new_folder(Path(parent)))
+        folder = tempfile.mkdtemp(prefix="holdfast-rows-")
+        store = cls(first, clients, Path(folder))
+        weakref.finalize(store, shutil.rmtree, folder, ignore_errors=True)
+        return store
+
+    def __len__(self) -> int:
+        return self._count
+
+    def ids(self) -> np.ndarray:
+        return np.flatnonzero(self._version_of)
+
+    def has(self, ids: np.ndarray) -> np.ndarray:
+        return (ids >= 0) & (self._version_of[ids] > 0)
+
+    def read(self, ids: np.ndarray) -> Tree:
+        leaves = [np.empty((len(ids), *a.shape), a.dtype) for a in self._leaves]
+        for place, client in enumerate(ids.tolist()):
+            version = int(self._version_of[client]) if client >= 0 else 0
+            if version == 0:
+                for out, first in zip(leaves, self._leaves, strict=True):
+                    out[place] = first
+                continue
+            self._fill(leaves, place, client, version)
+        return tree.unflatten(self._structure, leaves)
+
+    def _fill(self, leaves: list[np.ndarray], place: int, client: int, version: int) -> None:
+        content = self._database.transaction.get(_KEY.pack(client, version))
+        if content is None or len(content) != self.row_bytes + _CHECK.size:
+            raise HoldfastError(
+                f"rows: {self.folder} has lost the row of client {client}; {_AGAIN}"
+            )
+        body = memoryview(content)[: self.row_bytes]
+        if _CHECK.unpack_from(content, self.row_bytes)[0] != zlib.crc32(body):
+            raise HoldfastError(
+                f"rows: the row of client {client} in {self.folder} is damaged (its checksum does not "
+                f"fit); {_AGAIN}"
+            )
+        begin = 0
+        for out in leaves:
+            size = out[place].size
+            out[place] = np.frombuffer(body, out.dtype, size, begin).reshape(out.shape[1:])
+            begin += size * out.itemsize
+
+    def write(self, ids: np.ndarray, rows: Tree, positions: np.ndarray) -> None:
+        self.version += 1
+        leaves = [np.asarray(a) for a in tree.leaves(rows)]
+        for client, place in zip(ids.tolist(), positions.tolist(), strict=True):
+            content = b"".join([np.ascontiguousarray(a[place]).tobytes() for a in leaves])
+            self._drop_unpinned(client)
+            self._database.transaction.put(
+                _KEY.pack(client, self.version), content + _CHECK.pack(zlib.crc32(content))
+            )
+            self._count += int(self._version_of[client] == 0)
+            self._version_of[client] = self.version
+            self._database.uncommitted += len(content)
+        if self._database.uncommitted > _UNCOMMITTED:
+            self._database.commit()
+
+    def _drop_unpinned(self, client: int) -> None:
+        """Earlier versions that no checkpoint would go back to."""
+        if self._version_of[client] == 0:
+            return
+        versions = [version for _, version in self._keys(client)]
+        needed = {max((v for v in versions if v <= pin), default=-1) for pin in self.pinned}
+        for version in versions:
+            if version not in needed:
+                self._database.transaction.delete(_KEY.pack(client, version))
+
+    def _keys(self, client: int | None = None) -> Iterator[tuple[int, int]]:
+        """Clients and versions stored; of one client or of all."""
+        with self._database.transaction.cursor() as cursor:
+            found = cursor.set_range(_KEY.pack(client or 0, 0))
+            while found:
+                who, version = _KEY.unpack(cursor.key())
+                if client is not None and who != client:
+                    return
+                yield who, version
+                found = cursor.next()
+
+    def commit(self) -> None:
+        """All that was written is on the disk."""
+        self._database.commit()
+
+    def open_at(self, version: int) -> None:
+        """Go back to a pinned version; forget what came later."""
+        self._version_of[:] = 0
+        later = []
+        for client, found in self._keys():
+            if found > version:
+                later.append((client, found))
+            elif client < self.clients:
+                self._version_of[client] = found  # keys come sorted, so the last one is the newest
+        for client, found in later:
+            self._database.transaction.delete(_KEY.pack(client, found))
+        self._database.commit()
+        self._count = int((self._version_of > 0).sum())
+        self.version = version
+
+
+_AGAIN = (
+    "a later run has gone on in that folder, or the disk is failing: start again in another folder."
+)
+
+
+class _Database:
+    """An open database and what is written but not committed. One process opens a folder only once."""
+
+    def __init__(self, folder: Path, most: int) -> None:
+        try:
+            self._open = lmdb.open(str(folder), map_size=most, readahead=False)
+        except lmdb.Error as error:
+            raise HoldfastError(
+                f"rows: {folder} cannot hold clients' rows ({error}); give another folder, with "
+                f"hf.Storage(folder=...)."
+            ) from None
+        self._transaction: Any = None
+        self.uncommitted = 0  # bytes
+
+    @property
+    def transaction(self) -> Any:
+        if self._transaction is None:
+            self._transaction = self._open.begin(write=True)
+        return self._transaction
+
+    def commit(self) -> None:
+        """All that was written is on the disk."""
+        if self._transaction is not None:
+            self._transaction.commit()
+            self._transaction = None
+        self.uncommitted = 0
+
+    def __del__(self) -> None:
+        if hasattr(self, "_transaction"):  # it may never have been opened
+            if self._transaction is not None:
+                self._transaction.abort()
+            self._open.close()
+
+
+def _new_folder(parent: Path) -> Path:
+    """One that no run has used: what a killed one left must not be taken for this one's."""
+    for number in itertools.count(1):
+        folder = parent / f"{FOLDER}{number}"
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            return folder
+    raise AssertionError("numbers do not end")
+
+
+_databases: "weakref.WeakValueDictionary[Path, _Database]" = weakref.WeakValueDictionary()
+
+
+def _database(folder: Path, most: int) -> _Database:
+    path = folder.resolve()
+    found = _databases.get(path)
+    if found is None:
+        found = _databases[path] = _Database(path, most)
+    return found

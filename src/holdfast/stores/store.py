@@ -1,0 +1,52 @@
+"""What all places for rows have in common."""
+
+from typing import Protocol
+
+import numpy as np
+
+from holdfast.trees import Tree
+
+
+class Store(Protocol):
+    """Rows of the clients that took part so far; those of all others are the first row."""
+
+    row_bytes: int  # of one client
+
+    def __len__(self) -> int:
+        """How many clients have a row of their own."""
+
+    def ids(self) -> np.ndarray:
+        """Who they are, in order."""
+
+    def has(self, ids: np.ndarray) -> np.ndarray:
+        """Whether each of these clients is one of them; -1 is nobody."""
+
+    def read(self, ids: np.ndarray) -> Tree:
+        """Rows along a leading axis; the first row for -1 and for who has none."""
+
+    def write(self, ids: np.ndarray, rows: Tree, positions: np.ndarray) -> None:
+        """Replace the rows of these clients by those at these positions of a leading axis."""
+
+
+class Slots:
+    """A number for every client that has a row, in the order in which they came."""
+
+    def __init__(self, clients: int) -> None:
+        # Zeros, 0 for nobody: memory that was never written to is not taken from the machine.
+        self._next = np.zeros(clients, np.int32)
+        self.taken = 0
+
+    def ids(self) -> np.ndarray:
+        """Clients that have one."""
+        return np.flatnonzero(self._next)
+
+    def of(self, ids: np.ndarray) -> np.ndarray:
+        """Their numbers; -1 for who has none, and for -1."""
+        return np.where(ids < 0, -1, self._next[ids] - 1)
+
+    def make(self, ids: np.ndarray) -> np.ndarray:
+        """Their numbers, new ones where there are none."""
+        new = ids[self._next[ids] == 0]
+        self._next[new] = self.taken + 1 + np.arange(len(new))
+        self.taken += len(new)
+        return self._next[ids] - 1

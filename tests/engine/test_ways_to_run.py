@@ -1,0 +1,71 @@
+"""One client at a time or several, examples on the device or gathered: the same run."""
+
+import jax
+import numpy as np
+import pytest
+
+import holdfast as hf
+from holdfast.engine.feeds import Gathered
+from holdfast.testing import _everything
+from tests.problems import same_bits, tiny_clients
+
+SETTINGS = {
+    "model": hf.models.mlp([4], classes=3),
+    "clients": tiny_clients(),
+    "local": hf.Local(0.1, epochs=2, batch_size=4),
+    "cohort": hf.cohorts.fixed(3),
+    "rounds": 3,
+    "seed": 1,
+}
+METHODS = {
+    "feddyn": hf.algorithms.feddyn(0.1),
+    "flix": hf.algorithms.flix(0.5),
+    "diana": hf.algorithms.diana(hf.wires.RandK(k=5)),
+}
+
+
+def run(algorithm, **changes):
+    return hf.simulate(algorithm, **(SETTINGS | changes))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_gathered_examples_give_the_same_bits(name, tmp_path):
+    clients = SETTINGS["clients"]
+    mapped = []
+    for k, a in enumerate(jax.tree.leaves(clients.examples)):
+        np.save(tmp_path / f"{k}.npy", np.asarray(a))
+        mapped.append(np.load(tmp_path / f"{k}.npy", mmap_mode="r"))
+    examples = jax.tree.unflatten(jax.tree.structure(clients.examples), mapped)
+    there = hf.Clients(examples, clients.order, clients.offsets)
+    gathered = run(METHODS[name], clients=there, storage=hf.Storage(device=0))
+    assert isinstance(gathered.experiment.feed, Gathered)
+    assert same_bits(_everything(gathered.state), _everything(run(METHODS[name]).state))
+    mine = [r.adapted(1, hf.Local(0.1, steps=3)) for r in (gathered, run(METHODS[name]))]
+    assert same_bits(*mine)
+
+
+def test_gathered_data_is_checked_as_it_is_read():
+    clients = tiny_clients()
+    x = np.array(clients.examples.x)
+    x[clients.rows(2)[0]] = np.nan
+    sick = hf.Clients(clients.examples._replace(x=x), clients.order, clients.offsets)
+    with pytest.raises(hf.HoldfastError, match=r"data of round 1: x contains NaN"):
+        run(METHODS["feddyn"], clients=sick, cohort=None, storage=hf.Storage(device=0))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_several_clients_at_a_time_differ_by_rounding(name):
+    one = run(METHODS[name], cohort=None)
+    for width in (2, 3):
+        many = run(METHODS[name], cohort=None, engine=hf.Engine(width=width))
+        for a, b in zip(
+            jax.tree.leaves(_everything(many.state)),
+            jax.tree.leaves(_everything(one.state)),
+            strict=True,
+        ):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_a_width_of_nobody_is_refused():
+    with pytest.raises(hf.HoldfastError, match="width=0; give a whole number of at least 1"):
+        hf.Engine(width=0)
