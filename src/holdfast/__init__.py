@@ -34,6 +34,8 @@ from holdfast.rule import ClientView, Need, Rule, ServerView, State, Tilt
 from holdfast.server import Server
 from holdfast.stores.storage import Storage
 from holdfast.struct import static
+from holdfast.sweeps.results import Sweep
+from holdfast.sweeps.sweep import sweep
 from holdfast.wire import OnSite, Wire
 
 __version__ = "0.1.0"
@@ -68,6 +70,7 @@ __all__ = [
     "ServerView",
     "State",
     "Storage",
+    "Sweep",
     "Table",
     "Tilt",
     "Uploaded",
@@ -87,6 +90,7 @@ __all__ = [
     "simulate",
     "solvers",
     "static",
+    "sweep",
     "testing",
     "trees",
     "wires",

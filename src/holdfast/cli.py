@@ -1,5 +1,6 @@
 """The command `holdfast`: from an experiment file to a report, without writing Python."""
 
+import math
 import os
 import re
 import sys
@@ -67,7 +68,7 @@ def said_in_one_line(command: Callable[..., Any]) -> Callable[..., Any]:
 def new(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("experiment.toml"),
     example: Annotated[
-        str, typer.Option(help="digits, breast_cancer, table, server or personal.")
+        str, typer.Option(help="digits, breast_cancer, table, server, personal or sweep.")
     ] = "digits",
 ) -> None:
     """Write a commented experiment file to start from.
@@ -101,12 +102,15 @@ def run(
         Path | None, typer.Option("--out", help="Where to write; runs/NAME unless given.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the file, show the split, and stop.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Check the file, show the split and how many runs it is, and stop."
+        ),
     ] = False,
     report: Annotated[bool, typer.Option(help="Write the report page at the end.")] = True,
     track: Track = None,
 ) -> None:
-    """Run an experiment: every algorithm of the file, for every seed.
+    """Run an experiment: every algorithm of the file, every point of its \\[sweep], for every seed.
 
     Everything is checked before the first round. Ctrl-C leaves a checkpoint;
     [bold]holdfast resume DIR[/] goes on with it, to the same bits.
@@ -180,12 +184,30 @@ def _describe(planned: Any) -> None:
     lines = Table.grid(padding=(0, 2))
     lines.add_row("data", f"{planned.data_name}, {planned.clients}")
     lines.add_row("model", f"{planned.model.name}, {size:,} parameters")
-    names = ", ".join(m.label for m in planned.methods)
+    names = ", ".join(dict.fromkeys(m.of for m in planned.methods))
     seeds = f"{len(planned.seeds)} seed{'s' * (len(planned.seeds) > 1)}"
     lines.add_row("methods", f"{names}; {planned.rounds} rounds, {seeds} each")
+    swept = [m for m in planned.methods if m.point.values]
+    if swept:
+        for of in dict.fromkeys(m.of for m in swept):
+            points = [m.point.values for m in swept if m.of == of]
+            count = f"{len(points)} point{'s' * (len(points) > 1)}"
+            lines.add_row("sweep", f"{of}: {count}, {_ranges(points)}")
+        runs = len(planned.methods) * len(planned.seeds)
+        lines.add_row("runs", f"{len(planned.methods)} methods x {seeds} = {runs} runs")
     out.print(lines)
     if planned.has_labels:
         out.print(split.sketch(planned.clients, first=8), markup=False, highlight=False)
+
+
+def _ranges(points: list[dict[str, Any]]) -> str:
+    """What is tried of each key, such as `alpha 0.01, 0.1 x learning_rate 0.05, 0.1`."""
+    from holdfast.sweeps.naming import brief, label
+
+    tried = {key: list(dict.fromkeys(brief(p[key]) for p in points)) for key in points[0]}
+    if len(points) < math.prod(map(len, tried.values())):  # paired
+        return "; ".join(map(label, points))
+    return " x ".join(f"{key} {', '.join(values)}" for key, values in tried.items())
 
 
 @app.command("list")
@@ -221,7 +243,7 @@ def list_names(
 def show(name: Annotated[str, typer.Argument(help="Anything `holdfast list` shows.")]) -> None:
     """Explain one name: its equation, what travels, its arguments and its reference."""
     from holdfast import catalogue
-    from holdfast.config.examples import entry
+    from holdfast.config.examples import entry, is_number
 
     for kind in catalogue.kinds_of(name):
         page = catalogue.page(kind, name)
@@ -234,6 +256,11 @@ def show(name: Annotated[str, typer.Argument(help="Anything `holdfast list` show
         _facts(page)
         out.print("\n[dim]in an experiment file[/]")
         out.print(Padding(entry(kind, name), (0, 4)), markup=False, highlight=False)
+        numbers = [n for n in page.arguments if kind == "algorithm" and is_number(name, n)]
+        if numbers:
+            out.print("[dim]several values of it[/]")
+            swept = f'[sweep]\n"algorithm.{name}.{numbers[0]}" = [0.01, 0.1]'
+            out.print(Padding(swept, (0, 4)), markup=False, highlight=False)
         out.print("[dim]in Python[/]")
         out.print(Padding(page.signature, (0, 4)), markup=False, highlight=False)
 

@@ -72,6 +72,26 @@ def usual(path: Path, seeds=3) -> results.Results:
     return results.load([path])
 
 
+SWEPT = [("fedavg", {"rate": 0.1}), ("fedavg", {"rate": 0.01})] + [
+    ("feddyn", {"alpha": alpha, "rate": rate}) for alpha in (1, 2) for rate in (0.1, 0.01)
+]
+
+
+def swept(path: Path, seeds=2) -> results.Results:
+    """Six points of two methods: accuracy grows with the rate; the last one diverges."""
+    labels = [f"{of} {values}" for of, values in SWEPT]
+    points = {label: {"of": of, "values": v} for label, (of, v) in zip(labels, SWEPT, strict=True)}
+    named = [(label, f"m{i}") for i, label in enumerate(labels)]
+    split = {"sizes": [5] * CLIENTS}
+    about = description([*named, ("fixed", "m6")], TARGET, "accuracy", points)
+    folder = RunFolder.create(path, EXPERIMENT, split, about)
+    for number, (_, values) in enumerate([*SWEPT, ("fixed", {"rate": 0.5})]):
+        for seed in range(seeds):
+            history = rows(values["rate"] / 3, seed, rounds=3 if number == 5 else ROUNDS)
+            add(folder, number, seed, history, failed=number == 5)
+    return results.load([path])
+
+
 def single(path: Path, history, clients=None, *, failed=False, **about) -> results.Results:
     """One method, one seed."""
     folder = begin(path, ["only"], **about)

@@ -206,3 +206,29 @@ def test_the_configuration_is_text_not_markup(shown):
         made_up.EXPERIMENT
     )
     assert value(shown, "document.querySelector('.toml-key').textContent") == "rounds"
+
+
+def test_a_sweep_is_drawn_by_key_and_figure(browser, tmp_path):
+    path = page.write(made_up.swept(tmp_path / "swept"), tmp_path / "report.html")
+    browser.get_log("browser")
+    opened(browser, path.as_uri())
+    chart = "document.getElementById('sweep-chart')"
+    assert value(browser, f"{chart}.data.map(t => t.name)") == [
+        "fedavg",
+        "feddyn alpha=1",
+        "feddyn alpha=2",
+    ]
+    assert value(browser, f"{chart}.layout.xaxis.type") == "log"
+    choose = "const s = document.getElementById('{}'); s.value = '{}'; s.dispatchEvent(new Event('change'))"
+    browser.execute_script(choose.format("sweep-key", "alpha"))
+    wait_for(browser, f"{chart}.layout.xaxis.type === 'linear'")
+    browser.execute_script(choose.format("sweep-figure", "rounds to accuracy 0.505"))
+    wait_for(browser, f"{chart}.data.length === 1")  # the others never get there
+    assert "Left out" in value(browser, "document.getElementById('sweep-note').textContent")
+    click(browser, ".chip:nth-child(3)")  # a hidden point is hidden here too
+    wait_for(browser, f"{chart}.data[0].y[0] === null")
+    assert [entry for entry in browser.get_log("browser") if entry["level"] != "INFO"] == []
+
+
+def test_without_a_sweep_nothing_of_it_is_shown(shown):
+    assert value(shown, "document.getElementById('sweep').hidden")

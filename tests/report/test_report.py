@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from holdfast.errors import HoldfastError
-from holdfast.report import curves, fairness, figures, page, palette
+from holdfast.report import curves, fairness, figures, page, palette, sweeps
 from holdfast.report.content import content
 from holdfast.report.splits import splits
 from holdfast.runs import results
@@ -273,3 +273,43 @@ def test_a_loss_that_overflowed_is_shown_as_it_is(tmp_path):
     assert column(made, "final loss")[0] == {"text": "inf", "value": None}
     assert made["curves"][0]["grids"][0]["rounds"][-1] == 19
     assert made["clients"]["loss"]["clients"] == 1
+
+
+def test_a_sweep_is_lines_by_key(tmp_path):
+    found = content(made_up.swept(tmp_path / "swept"))["sweep"]
+    rate, alpha = found["keys"]
+    assert (rate["name"], rate["scale"], rate["ticks"]) == ("rate", "log", [0.01, 0.1])
+    assert [(line["label"], line["x"], line["methods"]) for line in rate["lines"]] == [
+        ("fedavg", [0.01, 0.1], [1, 0]),
+        ("feddyn alpha=1", [0.01, 0.1], [3, 2]),
+        ("feddyn alpha=2", [0.01, 0.1], [5, 4]),
+    ]
+    assert (alpha["scale"], alpha["words"]) == ("linear", ["1", "2"])
+    assert [line["label"] for line in alpha["lines"]] == ["feddyn rate=0.1", "feddyn rate=0.01"]
+    final, rounds, _ = found["figures"]
+    assert final["name"] == "final accuracy"
+    assert final["values"][0] == pytest.approx([20 / 30 + 0.015, 0.03 / np.sqrt(2)])
+    assert final["values"][5] is None  # diverged
+    assert rounds["name"] == "rounds to accuracy 0.505"
+    assert rounds["values"][1] is None  # not reached
+
+
+def test_without_a_sweep_there_is_no_picture_of_one(values):
+    assert values["sweep"] is None
+
+
+def test_the_axis_of_a_sweep(tmp_path):
+    assert sweeps.scale_of([0.03, 0.1, 0.3]) == "log"
+    assert sweeps.scale_of([0, 100]) == "linear"
+    assert sweeps.scale_of([0.1, {"schedule": "cosine"}]) == "category"
+    one = made_up.swept(tmp_path / "one", seeds=1)
+    assert [key.name for key in sweeps.sweeps(one)] == ["rate", "alpha"]
+    assert content(one)["sweep"]["figures"][0]["values"][0][1] is None  # one seed has no deviation
+    together = results.load([tmp_path / "one", tmp_path / "one"])
+    assert sweeps.sweeps(together)[0].lines[0].label == "fedavg (one)"
+
+
+def test_figures_of_a_sweep(tmp_path):
+    pytest.importorskip("matplotlib")
+    found = figures.write(made_up.swept(tmp_path / "swept"), tmp_path / "figures")
+    assert {"sweep-rate.pdf", "sweep-alpha.png"} <= {path.name for path in found}

@@ -10,9 +10,9 @@ from jax import tree
 
 from holdfast import evaluate
 from holdfast.algorithm import Algorithm
-from holdfast.config import schema
+from holdfast.config import schema, sweep
 from holdfast.config.file import ExperimentFile, ExperimentFileError, KeyPath
-from holdfast.config.making import key_named, make, make_local, named, placed
+from holdfast.config.making import key_named, make, make_local, named, placed, speaks_of
 from holdfast.config.population import load_dataset, make_model, make_server, population
 from holdfast.data import Clients, Dataset
 from holdfast.engine.experiment import Experiment
@@ -21,22 +21,30 @@ from holdfast.errors import HoldfastError, did_you_mean
 from holdfast.local import Local
 from holdfast.models import Model
 from holdfast.server import Server
+from holdfast.sweeps.naming import folder_name, label
 from holdfast.trees import Tree
 
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """One entry of `[[algorithm]]`."""
+    """One entry of `[[algorithm]]`, or one point of `[sweep]` of it."""
 
     label: str
     algorithm: Algorithm
     local: Local
-    at: KeyPath
+    server: Server | None
+    of: str  # the label without the point
+    point: sweep.Point
+
+    @property
+    def at(self) -> KeyPath:
+        """Where it stands in the file."""
+        return self.point.at
 
     @property
     def folder(self) -> str:
         """A name for its files."""
-        return re.sub(r"[^\w.=-]+", "-", self.label).strip("-") or "method"
+        return folder_name(self.label) or "method"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,12 +63,16 @@ class Plan:
     model: Model
     cohort: Any
     evaluators: tuple[Any, ...]
-    server: Server | None
     pretrain: int
     select: bool
     checkpoint_every: int
     checkpoint_keep: int
     methods: tuple[Method, ...]
+
+    @property
+    def server(self) -> Server | None:
+        """What the server has of its own; how it trains may differ between points of a sweep."""
+        return self.methods[0].server
 
     @property
     def data_name(self) -> str:
@@ -84,15 +96,15 @@ class Plan:
             "cohort": self.cohort,
             "evaluate": self.evaluators,
             "seed": seed,
-            "params": self._start(seed),
-            "server": self.server,
+            "params": self._start(method, seed),
+            "server": method.server,
             "select": self.select,
         }
 
-    def _start(self, seed: int) -> Tree:
-        if not self.pretrain or self.server is None:
+    def _start(self, method: Method, seed: int) -> Tree:
+        if not self.pretrain or method.server is None:
             return None
-        return pretrain(self.model, self.server, self.pretrain, seed)
+        return pretrain(self.model, method.server, self.pretrain, seed)
 
 
 def outline(file: ExperimentFile) -> Any:
@@ -101,8 +113,8 @@ def outline(file: ExperimentFile) -> Any:
     sections = [("data",), ("partition",), ("model",), ("cohort",)]
     for at in sections:
         named(file, at, at[0], getattr(found, at[0]))
-    for i, table in enumerate(found.algorithm):
-        named(file, ("algorithm", i), "algorithm", table)
+    for point in sweep.points(file, found.sweep, found.algorithm):
+        named(point.file, point.at, "algorithm", point.table)
     return found
 
 
@@ -111,11 +123,8 @@ def plan(file: ExperimentFile) -> Plan:
     outlined = outline(file)
     dataset = load_dataset(file, ("data",), outlined.data)
     server_data, clients, tests = population(file, outlined, dataset)
-    with placed(file, ("local",)):
-        local = make_local(file, ("local",), outlined.local)
     model = make_model(file, outlined.model, dataset)
-    server = make_server(file, outlined, server_data, local)
-    methods = _methods(file, outlined.algorithm, outlined.local)
+    methods = _methods(file, outlined, server_data)
     made = Plan(
         file=file,
         name=outlined.name or file.path.stem,
@@ -129,7 +138,6 @@ def plan(file: ExperimentFile) -> Plan:
         model=model,
         cohort=make(file, ("cohort",), "cohort", outlined.cohort),
         evaluators=_evaluators(outlined.evaluate, dataset, clients, tests),
-        server=server,
         pretrain=0 if outlined.server is None else outlined.server.pretrain,
         select=outlined.select,
         checkpoint_every=outlined.checkpoint.every,
@@ -153,27 +161,12 @@ def _seeds(file: ExperimentFile, seeds: int | list[int]) -> tuple[int, ...]:
     return chosen
 
 
-def _methods(
-    file: ExperimentFile, tables: list[dict[str, Any]], shared: dict[str, Any]
-) -> tuple[Method, ...]:
-    names = [t["name"] for t in tables]
-    methods = []
-    for i, table in enumerate(tables):
-        at: KeyPath = ("algorithm", i)
-        algorithm = make(file, at, "algorithm", table)
-        if not isinstance(algorithm, Algorithm):
-            raise file.error(
-                at, f"`{table['name']}` made a {type(algorithm).__name__}, no hf.Algorithm."
-            )
-        if "wire" in table:
-            wire = make(file, (*at, "wire"), "wire", schema._a_table(table["wire"]))
-            with placed(file, (*at, "wire")):
-                algorithm = dataclasses.replace(algorithm, wire=wire)
-        own = table.get("local") or {}
-        where = (*at, "local") if own else ("local",)
-        local = make_local(file, where, _over(shared, own))
-        label = table.get("label") or _label(table, repeated=names.count(table["name"]) > 1)
-        methods.append(Method(label, algorithm, local, at))
+def _methods(file: ExperimentFile, outlined: Any, server_data: Any) -> tuple[Method, ...]:
+    names = [t["name"] for t in outlined.algorithm]
+    methods = [
+        _method(point, outlined, server_data, repeated=names.count(point.table["name"]) > 1)
+        for point in sweep.points(file, outlined.sweep, outlined.algorithm)
+    ]
     folders = [m.folder for m in methods]
     for i, method in enumerate(methods):
         if folders.index(method.folder) != i:
@@ -183,10 +176,35 @@ def _methods(
     return tuple(methods)
 
 
+def _method(point: sweep.Point, outlined: Any, server_data: Any, repeated: bool) -> Method:
+    file, at, table = point.file, point.at, point.table
+    with placed(file, ("local",)):
+        shared = make_local(file, ("local",), point.local)
+    algorithm = make(file, at, "algorithm", table)
+    if not isinstance(algorithm, Algorithm):
+        raise file.error(
+            at, f"`{table['name']}` made a {type(algorithm).__name__}, no hf.Algorithm."
+        )
+    if "wire" in table:
+        wire = make(file, (*at, "wire"), "wire", schema._a_table(table["wire"]))
+        with placed(file, (*at, "wire")):
+            algorithm = dataclasses.replace(algorithm, wire=wire)
+    own = table.get("local") or {}
+    where = (*at, "local") if own else ("local",)
+    of = table.get("label") or _label(point.unswept, repeated)
+    return Method(
+        label=f"{of} {label(point.values)}" if point.values else of,
+        algorithm=algorithm,
+        local=make_local(file, where, _over(point.local, own)),
+        server=make_server(file, outlined, server_data, shared),
+        of=of,
+        point=point,
+    )
+
+
 def _over(shared: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """A method's own local training over what all share: its `steps` replace `epochs`, and back."""
-    other = {"steps": "epochs", "epochs": "steps"}
-    hidden = {other[name] for name in own if name in other}
+    hidden = {sweep.INSTEAD[name] for name in own if name in sweep.INSTEAD}
     return {n: v for n, v in shared.items() if n not in hidden} | own
 
 
@@ -238,16 +256,20 @@ def _try_out(made: Plan) -> list[str]:
         try:
             experiment = Experiment(**made.arguments(method, made.seeds[0]))
         except HoldfastError as error:
-            raise _blame(made.file, method, str(error)) from None
+            raise _blame(method, str(error)) from None
         if not measured:
             batch = tree.map(lambda a: a[:1], made.dataset.test)
             measured = list(jax.eval_shape(made.model.measure, experiment.params, batch))
     return measured
 
 
-def _blame(file: ExperimentFile, method: Method, message: str) -> ExperimentFileError:
+def _blame(method: Method, message: str) -> ExperimentFileError:
+    file = method.point.file
     if "simulate(server=" in message:
         message = re.sub(r"give simulate\(server=.*\)", "add [server] with examples = 500", message)
+    for swept in method.point.changed:
+        if speaks_of(message, str(swept[-1])):
+            return file.error(swept, message)
     for pattern, section in _SPOKEN_OF:
         if re.search(pattern, message) and section in file.lines:
             return file.error(key_named(file, section, message), message)

@@ -71,6 +71,11 @@ def entry(kind: str, name: str) -> str:
     return "\n".join([place, *(f"{n} = {v}" for n, v in values.items())])
 
 
+def is_number(algorithm: str, argument: str) -> bool:
+    """Whether a method's argument is a hyper-parameter: a number, a schedule or one per client."""
+    return schema.hints(catalogue.KINDS["algorithm"][algorithm]).get(argument) is Any
+
+
 def _value(kind: str, name: str, hint: Any) -> str:
     known = _OWN_VALUES.get((kind, name)) or _VALUES.get(name)
     if known:

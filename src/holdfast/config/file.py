@@ -185,20 +185,30 @@ def _change(values: dict[str, Any], typed: str) -> KeyPath:
         raise ExperimentFileError(
             f"--set {typed}: give key=value, such as --set local.learning_rate=0.05."
         )
+    try:
+        return put(values, dotted.strip(), _value(value))
+    except HoldfastError as error:
+        raise ExperimentFileError(f"--set {typed}: {error}") from None
+
+
+def put(values: dict[str, Any], dotted: str, value: Any) -> KeyPath:
+    """Set the value of a dotted key, in tables that are there or are made; returns where it stands."""
     at: KeyPath = ()
     here: Any = values
-    words = dotted.strip().split(".")
+    words = dotted.split(".")
     for i, word in enumerate(words):
+        rest = ".".join(words[i:])
         key: str | int = word
         if isinstance(here, list):
-            key = _index(here, word, typed)
+            key = _index(here, word)
         elif not isinstance(here, dict):
-            raise ExperimentFileError(
-                f"--set {typed}: `{'.'.join(words[:i])}` is no table; give a key of the file."
-            )
+            raise HoldfastError(f"`{'.'.join(words[:i])}` is no table; give a key of the file.")
+        elif rest in here:  # the keys of [sweep] have dots in them
+            here[rest] = value
+            return (*at, rest)
         at = (*at, key)
         if i == len(words) - 1:
-            here[key] = _value(value)
+            here[key] = value
         elif isinstance(key, int):
             here = here[key]
         else:
@@ -206,10 +216,10 @@ def _change(values: dict[str, Any], typed: str) -> KeyPath:
     return at
 
 
-def _index(items: list[Any], word: str, typed: str) -> int:
+def _index(items: list[Any], word: str) -> int:
     if word.isdigit() and int(word) < len(items):
         return int(word)
     names = [str(item.get("label") or item.get("name", "")) for item in items]
     if word in names:
         return names.index(word)
-    raise ExperimentFileError(f"--set {typed}: no entry `{word}`; {did_you_mean(word, names)}")
+    raise HoldfastError(f"no entry `{word}`; {did_you_mean(word, names)}")

@@ -115,12 +115,13 @@ def key_named(file: ExperimentFile, at: KeyPath, message: str) -> KeyPath:
     for words in (lambda key: key[-1], lambda key: table.get(key[-1])):
         for key in inside:
             word = words(key)
-            if isinstance(word, str | int | float) and _speaks_of(message, str(word)):
+            if isinstance(word, str | int | float) and speaks_of(message, str(word)):
                 return key
     return at
 
 
-def _speaks_of(message: str, word: str) -> bool:
+def speaks_of(message: str, word: str) -> bool:
+    """Whether a message has this word in it, whole."""
     return bool(word) and re.search(rf"(?<![\w.]){re.escape(word)}(?![\w.])", message) is not None
 
 

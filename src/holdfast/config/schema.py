@@ -128,6 +128,7 @@ class Outline(BaseModel):
     evaluate: Evaluate = Evaluate()
     checkpoint: Checkpoints = Checkpoints()
     server: ServerSection | None = None
+    sweep: dict[str, Any] = {}
     algorithm: Annotated[list[Table], Field(min_length=1)]
 
 

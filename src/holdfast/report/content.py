@@ -7,6 +7,7 @@ import numpy as np
 from holdfast.report import curves, fairness, palette, summary
 from holdfast.report.splits import Split, splits
 from holdfast.report.standings import Standing, in_figures, standings, times_fewer
+from holdfast.report.sweeps import Key, sweeps
 from holdfast.runs.results import Results, Spread
 
 Cell = dict[str, Any]  # what it says and what it is sorted by
@@ -30,6 +31,7 @@ def content(results: Results) -> dict[str, Any]:
         "metrics": names,
         "curves": [_curves(table, names) for table in tables],
         "table": _table(stands, results.metric, results.target),
+        "sweep": _sweep(results, stands),
         "clients": {name: _clients(results, name) for name in client_names},
         "splits": [_split(split) for split in splits(results)],
         "configurations": [
@@ -46,16 +48,13 @@ def title(results: Results) -> str:
 
 
 def _method(number: int, stand: Standing) -> dict[str, Any]:
+    about = {"label": stand.label, "state": stand.state, "seeds": stand.seeds}
+    return about | _look(number)
+
+
+def _look(number: int) -> dict[str, str]:
     look = palette.look(number)
-    return {
-        "label": stand.label,
-        "state": stand.state,
-        "seeds": stand.seeds,
-        "light": look.light,
-        "dark": look.dark,
-        "symbol": look.symbol,
-        "dash": look.dash,
-    }
+    return {"light": look.light, "dark": look.dark, "symbol": look.symbol, "dash": look.dash}
 
 
 def _curves(table: curves.Measured, names: list[str]) -> dict[str, Any]:
@@ -138,6 +137,50 @@ def _cell(spread: Spread, otherwise: str = "-", digits: int | None = None) -> Ce
 def _saving(theirs: Spread, mine: Spread) -> Cell:
     value = times_fewer(theirs, mine)
     return {"text": "-" if value is None else f"{value:.2f}x", "value": value}
+
+
+def _sweep(results: Results, stands: list[Standing]) -> dict[str, Any] | None:
+    """What was swept, by key, and the figures that may stand above it; None without a sweep."""
+    keys = sweeps(results)
+    if not keys:
+        return None
+    final = [Spread((None,)) if s.state == "diverged" else s.final for s in stands]
+    figures = [(f"final {results.metric}", final)]
+    if results.target is not None:
+        goal = f"to {results.metric} {results.target:g}"
+        figures += [
+            (f"rounds {goal}", [s.rounds for s in stands]),
+            (f"MB {goal}", [s.megabytes for s in stands]),
+        ]
+    return {
+        "keys": [_swept_key(key) for key in keys],
+        "figures": [
+            {"name": name, "values": [_value_and_spread(s) for s in spreads]}
+            for name, spreads in figures
+        ],
+    }
+
+
+def _swept_key(key: Key) -> dict[str, Any]:
+    lines = [
+        {
+            "label": line.label,
+            **_look(number),
+            "methods": list(line.methods),
+            "x": list(line.x),
+            "words": list(line.words),
+        }
+        for number, line in enumerate(key.lines)
+    ]
+    values, words = list(key.ticks), list(key.ticks.values())
+    return {"name": key.name, "scale": key.scale, "lines": lines, "ticks": values, "words": words}
+
+
+def _value_and_spread(spread: Spread) -> list[float | None] | None:
+    mean = None if spread.mean is None else curves.number(spread.mean)
+    if mean is None:
+        return None
+    return [mean, spread.deviation if len(spread.values) > 1 else None]
 
 
 def _clients(results: Results, metric: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from holdfast.engine.history import History
 from holdfast.runs.results import MethodResult
 
 MOST_POINTS = 1000
-_BOOKKEEPING = frozenset({"round", "bytes_down", "bytes_up", "clients", "left_out", "seconds"})
+BOOKKEEPING = frozenset({"round", "bytes_down", "bytes_up", "clients", "left_out", "seconds"})
 
 
 def lower_is_better(metric: str) -> bool:
@@ -70,7 +70,7 @@ def _columns(history: History) -> dict[str, np.ndarray]:
 
 def metrics(tables: Sequence[Measured], first: str) -> list[str]:
     """Everything measured, the metric compared first and bookkeeping left out."""
-    names = (name for table in tables for name in table.columns if name not in _BOOKKEEPING)
+    names = (name for table in tables for name in table.columns if name not in BOOKKEEPING)
     found = dict.fromkeys((first, *names))
     return [n for n in found if any(np.isfinite(table.column(n)).any() for table in tables)]
 

@@ -11,6 +11,7 @@ import numpy as np
 from holdfast.errors import HoldfastError
 from holdfast.report import curves, fairness, palette
 from holdfast.report.splits import Split, splits
+from holdfast.report.sweeps import Key, sweeps
 from holdfast.runs.results import Results
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ _AXES = {"rounds": "round", "megabytes": "megabytes, down and up"}
 
 
 def write(results: Results, folder: Path) -> list[Path]:
-    """Draw the metric over rounds and over megabytes, the clients' own results, and the split."""
+    """Draw the metric over rounds, megabytes and swept values, the clients' own results, and the split."""
     try:
         from matplotlib import rc_context
     except ImportError:
@@ -68,6 +69,9 @@ def _drawings(results: Results) -> list[tuple[str, float, Callable[["Figure"], N
     for axis in _AXES:
         name = _file_name(f"{results.metric}-{axis}")
         found.append((name, 2.4, partial(_draw_curves, results, axis)))
+    for key in sweeps(results):
+        name = _file_name(f"sweep-{key.name}")
+        found.append((name, 2.4, partial(_draw_sweep, results, key)))
     for metric in fairness.metrics(results)[:1]:
         name = _file_name(f"clients-{metric}")
         found.append((name, 2.4, partial(_draw_clients, results, metric)))
@@ -124,6 +128,25 @@ def _draw_curves(results: Results, axis: str, figure: "Figure") -> None:
     axes.set_xlim(left=0)
     axes.set_xlabel(_AXES[axis])
     axes.set_ylabel(_as_is(results.metric.replace("_", " ")))
+    _name_methods(figure, axes)
+
+
+def _draw_sweep(results: Results, key: Key, figure: "Figure") -> None:
+    axes = figure.subplots()
+    for number, line in enumerate(key.lines):
+        points = [(x, results.methods[i]) for x, i in zip(line.x, line.methods, strict=True)]
+        final = [(x, method.last(results.metric)) for x, method in points if not method.failed]
+        known = [(x, s.mean, s.deviation) for x, s in final if s.mean is not None]
+        if known:
+            look = _look(number, 1)
+            x, mean, deviation = zip(*known, strict=True)
+            axes.errorbar(x, mean, deviation, label=_as_is(line.label), elinewidth=0.8, **look)
+    if key.scale != "category":
+        axes.set_xscale(key.scale)
+        axes.set_xticks(list(key.ticks), list(key.ticks.values()))
+        axes.minorticks_off()
+    axes.set_xlabel(_as_is(key.name.replace("_", " ")))
+    axes.set_ylabel(_as_is(f"final {results.metric.replace('_', ' ')}"))
     _name_methods(figure, axes)
 
 

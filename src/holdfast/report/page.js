@@ -7,7 +7,7 @@
     megabytes: { name: "MB", title: "megabytes, down and up", hover: "%{x:,.4~g} MB" },
     seconds: { name: "seconds", title: "seconds, compilation included", hover: "%{x:.4~g} s" },
   };
-  const chosen = { axis: "rounds", metric: data.metric, log: false, clientMetric: null };
+  const chosen = { axis: "rounds", metric: data.metric, log: false, clientMetric: null, swept: null, figure: null };
 
   // ---------------------------------------------------------------- elements
 
@@ -301,6 +301,39 @@
     byId("curves-note").textContent = parts.filter(Boolean).join(" ");
   }
 
+  function drawSweep() {
+    if (!data.sweep) return null;
+    const key = data.sweep.keys.find((k) => k.name === chosen.swept);
+    const figure = data.sweep.figures.find((f) => f.name === chosen.figure);
+    const known = (number) => (hidden.has(number) ? null : figure.values[number]);
+    const traces = key.lines.filter((l) => l.methods.some(known)).map((l) => {
+      const values = l.methods.map(known);
+      return {
+        type: "scatter", mode: "lines+markers", meta: "line", name: plain(l.label),
+        x: l.x, y: values.map((v) => v && v[0]), // what is not known leaves a gap
+        customdata: l.words.map((word, i) => [plain(word), values[i]?.[1] ?? 0]),
+        error_y: { type: "data", array: values.map((v) => v?.[1] ?? 0), visible: values.some((v) => v?.[1] > 0), thickness: 1.25, width: 4, color: colour(l) },
+        hovertemplate: `${plain(key.name)} %{customdata[0]}: %{y:.4~g}${values.some((v) => v && v[1] !== null) ? " ± %{customdata[1]:.2~g}" : ""}<extra>${plain(l.label)}</extra>`,
+        line: { color: colour(l), width: 2.25, dash: l.dash }, marker: { ...marks(l), maxdisplayed: 0 },
+      };
+    });
+    const seen = key.lines.flatMap((l) => l.methods);
+    const without = data.methods.some((_, n) => !seen.includes(n));
+    const missing = seen.some((n) => figure.values[n] === null);
+    byId("sweep-note").textContent = [
+      data.methods.some((m) => m.seeds > 1) ? "Means over seeds, bars ± one standard deviation." : "One seed.",
+      missing ? "Left out: points that diverged or did not get there with every seed." : "",
+      without ? `Methods without several values of ${readable(key.name)} are not shown.` : "",
+    ].filter(Boolean).join(" ");
+    const named = { tickmode: "array", tickvals: key.ticks, ticktext: key.words.map(plain) };
+    return draw(byId("sweep-chart"), traces, {
+      hovermode: "closest", showlegend: true,
+      legend: { orientation: "h", x: 0, yref: "container", y: 0, yanchor: "bottom", font: { color: variable("--ink") } },
+      xaxis: { title: { text: plain(readable(key.name)) }, type: key.scale, ...(key.scale === "category" ? {} : named) },
+      yaxis: { title: { text: plain(readable(figure.name)) } },
+    });
+  }
+
   function drawClients() {
     const about = data.clients[chosen.clientMetric];
     if (!about) return null;
@@ -464,6 +497,13 @@
       byId("axis").append(element("label", {}, input, element("span", {}, name)));
     }
     byId("log").addEventListener("change", (event) => { chosen.log = event.target.checked; redraw(drawCurves); });
+    if (data.sweep) {
+      byId("sweep").hidden = false;
+      const names = (list) => list.map((one) => one.name);
+      [chosen.swept, chosen.figure] = [data.sweep.keys[0].name, data.sweep.figures[0].name];
+      fill(byId("sweep-key"), names(data.sweep.keys), chosen.swept, (name) => { chosen.swept = name; redraw(drawSweep); });
+      fill(byId("sweep-figure"), names(data.sweep.figures), chosen.figure, (name) => { chosen.figure = name; redraw(drawSweep); });
+    }
     const measured = Object.keys(data.clients);
     if (!measured.length) return;
     byId("clients").hidden = false;
@@ -490,8 +530,8 @@
   function redraw(...charts) {
     return window.Plotly ? Promise.all(charts.flatMap((chart) => chart())) : Promise.resolve();
   }
-  const drawMethods = () => redraw(drawCurves, drawClients);
-  const drawAll = () => redraw(drawCurves, drawClients, drawSplits);
+  const drawMethods = () => redraw(drawCurves, drawSweep, drawClients);
+  const drawAll = () => redraw(drawCurves, drawSweep, drawClients, drawSplits);
 
   async function unpackPlotly() {
     const packed = Uint8Array.from(atob(byId("plotly").textContent), (c) => c.charCodeAt(0));

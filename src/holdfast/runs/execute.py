@@ -40,7 +40,12 @@ def create(plan: Plan, out: Path | None) -> RunFolder:
             f"{path} exists already; give another folder with --out, or go on with a run by "
             f"`holdfast resume {path}`."
         )
-    methods = description([(m.label, m.folder) for m in plan.methods], plan.target, plan.metric)
+    methods = description(
+        [(m.label, m.folder) for m in plan.methods],
+        plan.target,
+        plan.metric,
+        {m.label: {"of": m.of, "values": m.point.values} for m in plan.methods if m.point.values},
+    )
     return RunFolder.create(path, plan.file.as_used(), _split(plan), methods)
 
 

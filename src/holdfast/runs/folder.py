@@ -19,7 +19,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -180,10 +180,17 @@ class RunFolder:
 
 
 def description(
-    methods: Iterable[tuple[str, str]], target: float | None, metric: str
+    methods: Iterable[tuple[str, str]],
+    target: float | None,
+    metric: str,
+    points: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Labels and folders of methods, and by what they are compared."""
-    listed = [{"label": label, "folder": folder} for label, folder in methods]
+    """Labels and folders of methods, of what sweep they are a point, and by what they are compared."""
+    swept = points or {}
+    listed = [
+        {"label": label, "folder": folder, **({"point": swept[label]} if label in swept else {})}
+        for label, folder in methods
+    ]
     return {"methods": listed, "target": target, "metric": metric}
 
 

@@ -48,6 +48,8 @@ class MethodResult:
     clients: tuple[dict[str, Any], ...]  # every client's own result, one per complete seed
     complete: bool  # every seed reached its last round
     failed: bool = False  # a seed diverged
+    of: str = ""  # of a point of a sweep: the method without its values
+    swept: dict[str, Any] = dataclasses.field(default_factory=dict)  # and these values
 
     @property
     def rounds(self) -> int:
@@ -116,7 +118,7 @@ def load(
                 label = f"{label} ({folder.path.name})"
             found = _method(folder, label, method["folder"])
             if found:
-                methods.append(found)
+                methods.append(_as_point(found, method.get("point"), folder, len(folders) > 1))
     if not methods:
         raise HoldfastError(
             f"{paths[0]}: no method has run a round yet; go on with `holdfast resume {paths[0]}`."
@@ -139,6 +141,15 @@ def _method(folder: RunFolder, label: str, name: str) -> MethodResult | None:
         complete=all(s.complete for s in seeds),
         failed=any((s.path / "failed.json").exists() for s in seeds),
     )
+
+
+def _as_point(
+    found: MethodResult, point: dict[str, Any] | None, folder: RunFolder, several: bool
+) -> MethodResult:
+    if point is None:
+        return found
+    of = f"{point['of']} ({folder.path.name})" if several else point["of"]
+    return dataclasses.replace(found, of=of, swept=point["values"])
 
 
 def _check_metric(metric: str, methods: list[MethodResult]) -> None:

@@ -1,0 +1,209 @@
+"""`[sweep]`: values to try; every combination is a method of its own, as if written so in the file."""
+
+import copy
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from holdfast.config.file import ExperimentFile, KeyPath, put
+from holdfast.errors import HoldfastError, did_you_mean
+from holdfast.sweeps.naming import brief, short_names
+
+WAYS = ("grid", "paired")
+# Either replaces the other in a method's own local training.
+INSTEAD = {"steps": "epochs", "epochs": "steps"}
+_EXAMPLE = '"local.learning_rate" = [0.05, 0.1] or "algorithm.feddyn.alpha" = [0.01, 0.1]'
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """One key of `[sweep]`."""
+
+    at: KeyPath  # where it stands
+    number: int | None  # the [[algorithm]] it is about; None: [local], so all of them
+    inside: str  # the key in there
+    values: tuple[Any, ...]
+
+    @property
+    def key(self) -> str:
+        """The dotted key it changes, with the number of the algorithm."""
+        return (
+            f"local.{self.inside}"
+            if self.number is None
+            else f"algorithm.{self.number}.{self.inside}"
+        )
+
+    @property
+    def name(self) -> str:
+        """What a method calls it."""
+        return f"local.{self.inside}" if self.number is None else self.inside
+
+    def concerns(self, number: int, table: dict[str, Any], others: Sequence["Axis"]) -> bool:
+        """Whether it changes a method: one with a value of its own is left alone by [local]."""
+        if self.number is not None:
+            return self.number == number
+        own = set(table.get("local") or {})
+        own |= {
+            a.inside.removeprefix("local.")
+            for a in others
+            if a.number == number and a.inside.startswith("local.")
+        }
+        return not own & {self.inside, INSTEAD.get(self.inside)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """One method to run: an entry of `[[algorithm]]` with one combination of values."""
+
+    file: ExperimentFile  # as if the values were written in it; messages point at [sweep]
+    number: int  # which entry
+    values: dict[str, Any]  # by short names; empty where nothing is swept
+    changed: tuple[KeyPath, ...]  # where they are put
+
+    @property
+    def at(self) -> KeyPath:
+        """Where the entry stands."""
+        return ("algorithm", self.number)
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """The entry, with the values in it."""
+        return self.file.values["algorithm"][self.number]
+
+    @property
+    def unswept(self) -> dict[str, Any]:
+        """The entry without what is swept in it."""
+        swept = {at[2] for at in self.changed if at[0] == "algorithm"}
+        return {name: value for name, value in self.table.items() if name not in swept}
+
+    @property
+    def local(self) -> dict[str, Any]:
+        """What all methods share of local training, with the values in it."""
+        return self.file.values["local"]
+
+
+def points(file: ExperimentFile, section: dict[str, Any], tables: list[Any]) -> list[Point]:
+    """Every method to run, in the order of the file; the entries as they are without `[sweep]`."""
+    file = dataclasses.replace(file, values={**file.values, "algorithm": tables})
+    how = section.get("how", "grid")
+    if how not in WAYS:
+        raise file.error(
+            ("sweep", "how"), f"`how` is {how!r} in [sweep]; {did_you_mean(str(how), WAYS)}"
+        )
+    axes = [
+        _axis(file, at, dotted, values, tables)
+        for at, dotted, values in _flat(section, ("sweep",))
+        if at != ("sweep", "how")
+    ]
+    _check(file, axes, how)
+    return [
+        _point(file, number, concerned, combination)
+        for number, table in enumerate(tables)
+        for concerned in [[a for a in axes if a.concerns(number, table, axes)]]
+        for combination in _combinations(concerned, how)
+    ]
+
+
+def _flat(table: dict[str, Any], before: KeyPath) -> Iterator[tuple[KeyPath, str, Any]]:
+    """Keys in quotes are one word with dots, others tables within tables; both are the same."""
+    for key, value in table.items():
+        at = (*before, key)
+        if isinstance(value, dict):
+            yield from _flat(value, at)
+        else:
+            yield at, ".".join(map(str, at[1:])), value
+
+
+def _axis(file: ExperimentFile, at: KeyPath, dotted: str, values: Any, tables: list[Any]) -> Axis:
+    if not isinstance(values, list) or not values:
+        raise file.error(
+            at, f"`{dotted}` is {values!r} in [sweep]; give a list of values, such as [0.01, 0.1]."
+        )
+    root, _, inside = dotted.partition(".")
+    number = None
+    if root == "algorithm":
+        word, inside = _algorithm_and_key(inside, tables)
+        number = _number(file, at, word, tables)
+    if root not in ("local", "algorithm") or not inside or inside in ("name", "label", "local"):
+        raise file.error(at, f"`{dotted}` cannot be swept; give {_EXAMPLE}.")
+    return Axis(at, number, inside, tuple(values))
+
+
+def _names(tables: list[Any]) -> list[str]:
+    return [str(t.get("label") or t["name"]) for t in tables]
+
+
+def _algorithm_and_key(dotted: str, tables: list[Any]) -> tuple[str, str]:
+    """A label may have dots in it too."""
+    for name in sorted(_names(tables), key=len, reverse=True):
+        if dotted.startswith(f"{name}."):
+            return name, dotted.removeprefix(f"{name}.")
+    word, _, key = dotted.partition(".")
+    return word, key
+
+
+def _number(file: ExperimentFile, at: KeyPath, word: str, tables: list[Any]) -> int:
+    names = _names(tables)
+    if names.count(word) == 1:
+        return names.index(word)
+    if names.count(word) > 1:
+        raise file.error(
+            at, f"{names.count(word)} algorithms are called `{word}`; give each a label."
+        )
+    if word.isdigit() and int(word) < len(tables):
+        return int(word)
+    raise file.error(at, f"no algorithm is called `{word}`; {did_you_mean(word, names)}")
+
+
+def _check(file: ExperimentFile, axes: list[Axis], how: str) -> None:
+    for i, axis in enumerate(axes):
+        if any(axis.key == other.key for other in axes[:i]):
+            raise file.error(
+                axis.at, f"`{axis.inside}` is swept twice; give all its values in one list."
+            )
+        names = [brief(value) for value in axis.values]
+        twice = [name for j, name in enumerate(names) if names.index(name) != j]
+        if twice and how == "grid":
+            raise file.error(axis.at, f"the value {twice[0]} is there twice; give each once.")
+        if how == "paired" and len(axis.values) != len(axes[0].values):
+            raise file.error(
+                axis.at,
+                f"{len(axis.values)} values paired with {len(axes[0].values)} of "
+                f"`{axes[0].inside}`; give as many of each.",
+            )
+
+
+def _combinations(axes: list[Axis], how: str) -> list[tuple[Any, ...]]:
+    lists = [axis.values for axis in axes]
+    if how == "grid" or not axes:
+        return list(itertools.product(*lists))
+    # A method that only some of the keys concern may have the same pair several times.
+    pairs = list(zip(*lists, strict=True))
+    return [pair for i, pair in enumerate(pairs) if pair not in pairs[:i]]
+
+
+def _point(
+    file: ExperimentFile, number: int, axes: list[Axis], combination: tuple[Any, ...]
+) -> Point:
+    values, lines, changed = copy.deepcopy(file.values), dict(file.lines), dict(file.changed)
+    targets: list[KeyPath] = []
+    for axis, value in zip(axes, combination, strict=True):
+        try:
+            target = put(values, axis.key, copy.deepcopy(value))
+        except HoldfastError as error:
+            raise file.error(axis.at, str(error)) from None
+        if target in file.changed:
+            raise file.error(
+                target, f"[sweep] has values for it; set sweep.{'.'.join(map(str, axis.at[1:]))}."
+            )
+        targets.append(target)
+        line = file.line_of(axis.at)
+        if line is not None:
+            lines[target] = line
+        if axis.at in file.changed:
+            changed[target] = file.changed[axis.at]
+    names = short_names([axis.name for axis in axes])
+    by_name = {names[a.name]: value for a, value in zip(axes, combination, strict=True)}
+    made = dataclasses.replace(file, values=values, lines=lines, changed=changed)
+    return Point(made, number, by_name, tuple(targets))

@@ -1,0 +1,1 @@
+"""Many hyper-parameters and seeds of one method, in one compiled program."""

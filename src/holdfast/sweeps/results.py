@@ -1,0 +1,193 @@
+"""What a sweep found: every run, and figures over seeds."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from holdfast.algorithm import Algorithm
+from holdfast.engine.history import History
+from holdfast.engine.ledger import Ledger
+from holdfast.errors import HoldfastError, did_you_mean
+from holdfast.local import Local
+from holdfast.report.curves import BOOKKEEPING, lower_is_better
+from holdfast.report.standings import best as best_of
+from holdfast.report.standings import in_figures
+from holdfast.runs.results import Spread
+from holdfast.sweeps.naming import Point, brief, label, short_names
+from holdfast.trees import Tree
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SweptRun:
+    """One point with one seed: what `simulate` gives, without what clients remember."""
+
+    point: Point
+    seed: int
+    algorithm: Algorithm  # with the point's values, to run again with `simulate`
+    local: Local
+    params: Tree  # of the last round; None if the first one failed
+    history: History
+    ledger: Ledger | None
+    failed: str | None = None  # why it ended early: no client returned finite numbers
+
+    def __repr__(self) -> str:
+        ended = f", failed: {self.failed}" if self.failed else ""
+        return f"SweptRun({label(self.point)}, seed {self.seed}, round {len(self.history)}{ended})"
+
+    def _measured(self, metric: str) -> list[float]:
+        """The finite values of a metric; none if the run failed, for it has no end to compare."""
+        values = [] if self.failed else [row.get(metric) for row in self.history]
+        return [float(v) for v in values if v is not None and math.isfinite(v)]
+
+    def _until(self, target: float | None, metric: str | None) -> tuple[int | None, float | None]:
+        """Rounds and megabytes to the target, or in all."""
+        if target is None or metric is None:
+            spent = sum(row["bytes_down"] + row["bytes_up"] for row in self.history)
+            return len(self.history), spent / 1e6
+        known = metric in self.history.columns and not self.failed
+        rounds = self.history.rounds_to(target, metric) if known else None
+        if rounds is None:
+            return None, None
+        spent = self.history.bytes_to(target, metric) or 0
+        return rounds, spent / 1e6
+
+
+@dataclasses.dataclass(frozen=True)
+class PointResult:
+    """One point over its seeds."""
+
+    point: Point
+    final: Spread  # the metric when it was last measured
+    best: Spread  # the best it ever was
+    rounds: Spread  # to the target; without one, those run
+    megabytes: Spread  # to the target; without one, in all
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepTable:
+    """One row per point: figures as mean and deviation over seeds."""
+
+    rows: tuple[PointResult, ...]
+    metric: str | None  # None: nothing was measured
+    target: float | None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[PointResult]:
+        return iter(self.rows)
+
+    def __getitem__(self, number: int) -> PointResult:
+        return self.rows[number]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Plain numbers, one dictionary per point: `pandas.DataFrame(table.records())`."""
+        names = ("final", "best", "rounds", "megabytes")
+        return [
+            {
+                **row.point,
+                **{n: getattr(row, n).mean for n in names},
+                **{f"{n}_deviation": getattr(row, n).deviation for n in names},
+            }
+            for row in self.rows
+        ]
+
+    def __repr__(self) -> str:
+        short = short_names(self.rows[0].point)
+        until = "" if self.target is None else f" to {self.target:g}"
+        measured = [] if self.metric is None else [f"final {self.metric}", "best"]
+        counted = [] if self.target is None else [f"rounds{until}"]
+        names = [*short.values(), *measured, *counted, f"MB{until}"]
+        lines = [names, *(self._cells(row) for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in lines
+        )
+
+    def _cells(self, row: PointResult) -> list[str]:
+        cells = [brief(value) for value in row.point.values()]
+        if self.metric is not None:
+            cells += [in_figures(row.final, "diverged"), in_figures(row.best, "diverged")]
+        if self.target is not None:
+            cells.append(in_figures(row.rounds, "not reached", digits=0))
+        return [*cells, in_figures(row.megabytes, precision=2)]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Sweep:
+    """The result of `sweep`; iterating over it gives every run."""
+
+    name: str  # of the method
+    points: tuple[Point, ...]
+    seeds: tuple[int, ...]
+    runs: tuple[tuple[SweptRun, ...], ...]  # points x seeds
+
+    def __iter__(self) -> Iterator[SweptRun]:
+        return itertools.chain.from_iterable(self.runs)
+
+    def __len__(self) -> int:
+        return len(self.points) * len(self.seeds)
+
+    def __repr__(self) -> str:
+        seeds = f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)} each"
+        points = f"{len(self.points)} point{'s' * (len(self.points) > 1)}"
+        return f"Sweep of {self.name}: {points}, {seeds}\n{self.table()}"
+
+    def table(self, metric: str | None = None, target: float | None = None) -> SweepTable:
+        """One row per point, with mean and deviation over seeds.
+
+        Args:
+            metric: what is compared; accuracy unless given, or the first that was measured.
+            target: count rounds and megabytes until the metric first is there.
+        """
+        metric = self._metric(metric)
+        if target is not None and metric is None:
+            raise HoldfastError(
+                "sweep: a target, but nothing was measured; give sweep(evaluate=...)."
+            )
+        rows = (_result(runs, metric, target) for runs in self.runs)
+        return SweepTable(tuple(rows), metric, target)
+
+    def best(self, metric: str | None = None, target: float | None = None) -> Point:
+        """The point with the best final metric, or with the fewest rounds to a target.
+
+        A point counts only if every seed got there.
+        """
+        table = self.table(metric, target)
+        if table.metric is None:
+            raise HoldfastError("sweep: nothing was measured; give sweep(evaluate=...).")
+        spreads = [row.final if target is None else row.rounds for row in table]
+        winner = best_of(spreads, lower=target is not None or lower_is_better(table.metric))
+        if winner is None:
+            goal = "its last round" if target is None else f"{table.metric} {target:g}"
+            raise HoldfastError(
+                f"sweep: no point reached {goal} with every seed; give a nearer target, more rounds "
+                f"or other values."
+            )
+        return dict(self.points[winner])
+
+    def _metric(self, asked: str | None) -> str | None:
+        columns = dict.fromkeys(name for run in self for name in run.history.columns)
+        known = [name for name in columns if name not in BOOKKEEPING]
+        if asked is None:
+            return "accuracy" if "accuracy" in known else next(iter(known), None)
+        if asked not in known:
+            raise HoldfastError(
+                f"sweep: nothing called `{asked}` was measured; {did_you_mean(asked, known)}"
+            )
+        return asked
+
+
+def _result(runs: Sequence[SweptRun], metric: str | None, target: float | None) -> PointResult:
+    measured = [run._measured(metric) if metric else [] for run in runs]
+    top = min if metric and lower_is_better(metric) else max
+    until = [run._until(target, metric) for run in runs]
+    return PointResult(
+        dict(runs[0].point),
+        final=Spread(tuple(values[-1] if values else None for values in measured)),
+        best=Spread(tuple(top(values) if values else None for values in measured)),
+        rounds=Spread(tuple(rounds for rounds, _ in until)),
+        megabytes=Spread(tuple(megabytes for _, megabytes in until)),
+    )

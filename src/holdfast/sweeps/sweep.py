@@ -1,0 +1,334 @@
+"""One method with many hyper-parameters and seeds, one run after another in one compiled program."""
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from holdfast.algorithm import Algorithm
+from holdfast.cohorts import Cohort
+from holdfast.data.clients import Clients
+from holdfast.engine.checkpoint import Checkpoint, _header
+from holdfast.engine.engines import DebugEngine, Engine
+from holdfast.engine.experiment import Experiment
+from holdfast.engine.history import History
+from holdfast.engine.identity import first_difference
+from holdfast.engine.simulate import simulate
+from holdfast.engine.state import RunState
+from holdfast.errors import HoldfastError, RoundFailedError, did_you_mean, explain_arguments
+from holdfast.evaluate import Evaluator
+from holdfast.local import Local
+from holdfast.models.model import Model
+from holdfast.server import Server
+from holdfast.stores.storage import Storage
+from holdfast.sweeps.naming import Point, folder_name, label
+from holdfast.sweeps.paths import Setting, at_point
+from holdfast.sweeps.results import Sweep, SweptRun
+from holdfast.trees import Tree
+
+
+@explain_arguments
+def sweep(
+    algorithm: Algorithm,
+    model: Model,
+    clients: Clients,
+    local: Local,
+    rounds: int,
+    *,
+    over: Mapping[str, Sequence[Any]],
+    seeds: int | Sequence[int] = 1,
+    how: Literal["grid", "paired"] = "grid",
+    cohort: Cohort | None = None,
+    evaluate: Evaluator | Sequence[Evaluator] | None = None,
+    params: Tree = None,
+    checkpoint: Checkpoint | str | Path | None = None,
+    engine: Engine | DebugEngine | None = None,
+    server: Server | None = None,
+    select: bool = False,
+    storage: Storage | None = None,
+    progress: bool | None = None,
+    on_round: Callable[[RunState, Point, int], None] | None = None,
+) -> Sweep:
+    """One method with many hyper-parameters and seeds, in one compiled program.
+
+    Every run has the bits it has alone with `simulate`. Points are built and checked before the
+    first round. Numbers compile nothing anew; what is part of the program's structure (`epochs`,
+    `batch_size`, a number where there was None) is compiled once per value. A point that diverges
+    does not stop the others.
+
+    Args:
+        algorithm: the method; what `over` does not name stays as it is.
+        model: the model.
+        clients: the population.
+        local: what a client does in a round; `over` may name its fields too.
+        rounds: number of rounds of every run.
+        over: values to try, by where they stand: `"rule.alpha"`, `"rule.rules.1.alpha"` in a chain,
+            `"wire.compressor.k"`, `"local.learning_rate"`, `"server.local.learning_rate"`.
+        seeds: so many, from 0 on, or a list of them.
+        how: `"grid"` tries every combination, `"paired"` the first values of all, the second, ...
+        cohort: who takes part; everyone unless given.
+        evaluate: one or several of `hf.evaluate`.
+        params: initial parameters; the model's own, by seed, unless given.
+        checkpoint: a folder; every point and seed has one of its own in it, and goes on from it.
+        engine: `hf.Engine()` unless given.
+        server: the server's own data or loss.
+        select: clients receive only the rows of the model's tables their data uses.
+        storage: how much memory a run's rows and examples may take.
+        progress: a progress bar; unless given, only where someone is looking.
+        on_round: called with state, point and seed after every round.
+
+    Example:
+        >>> import holdfast as hf
+        >>> train, test = hf.data.digits()
+        >>> found = hf.sweep(
+        ...     hf.algorithms.fedprox(mu=0.1),
+        ...     hf.models.softmax_regression(classes=10),
+        ...     hf.data.partition.iid(train, clients=4),
+        ...     hf.Local(learning_rate=0.1, steps=2, batch_size=8),
+        ...     rounds=2,
+        ...     over={"rule.mu": [0.0, 0.1], "local.learning_rate": [0.01, 0.5]},
+        ...     evaluate=hf.evaluate.on(test),
+        ... )
+        >>> len(found), found.best()["local.learning_rate"]
+        (4, 0.5)
+    """
+    if not isinstance(rounds, int | np.integer) or rounds < 0:
+        raise HoldfastError(f"sweep: rounds={rounds!r}; give a whole number of at least 0.")
+    chosen = _seeds(seeds)
+    given = Setting(algorithm, local, server)
+    points = _points(over, how)
+    settings = []
+    for point in points:
+        with _said_of(point):
+            settings.append(at_point(given, point))
+    store = Checkpoint(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
+    shared: dict[str, Any] = {
+        "model": model,
+        "clients": clients,
+        "cohort": cohort,
+        "evaluate": evaluate,
+        "params": params,
+        "engine": engine,
+        "select": select,
+        "storage": storage,
+    }
+    for point, setting in zip(points, settings, strict=True):
+        with _said_of(point):
+            _check(setting, shared, chosen, _own_folders(store, point, chosen))
+    runs = []
+    with _bar(algorithm.name, len(points) * len(chosen), rounds, progress) as bar:
+        for point, setting in zip(points, settings, strict=True):
+            folders = _own_folders(store, point, chosen)
+            runs.append(
+                tuple(
+                    _run(point, setting, shared, seed, rounds, own, on_round, bar)
+                    for seed, own in zip(chosen, folders, strict=True)
+                )
+            )
+    return Sweep(algorithm.name, tuple(points), chosen, tuple(runs))
+
+
+class _Bar:
+    """Where a progress bar would be, nobody is looking."""
+
+    def begin(self, what: str) -> None:
+        """A run begins."""
+
+    def advance(self, state: RunState) -> None:
+        """A round is over."""
+
+    def end(self) -> None:
+        """A run is over."""
+
+
+def _run(
+    point: Point,
+    setting: Setting,
+    shared: dict[str, Any],
+    seed: int,
+    rounds: int,
+    store: Checkpoint | None,
+    on_round: Callable[[RunState, Point, int], None] | None,
+    bar: _Bar,
+) -> SweptRun:
+    last: RunState | None = None
+    failed = None
+
+    def seen(state: RunState) -> None:
+        nonlocal last
+        last = state
+        if on_round is not None:
+            on_round(state, dict(point), seed)
+        bar.advance(state)
+
+    bar.begin(f"{label(point)}, seed {seed}")
+    try:
+        last = simulate(
+            **setting.arguments(),
+            **shared,
+            rounds=rounds,
+            seed=seed,
+            checkpoint=store,
+            progress=False,
+            on_round=seen,
+        ).state
+    except RoundFailedError as error:
+        failed = str(error)
+    bar.end()
+    return SweptRun(
+        point,
+        seed,
+        setting.algorithm,
+        setting.local,
+        params=None if last is None else last.params,
+        history=History() if last is None else last.history,
+        ledger=None if last is None else last.ledger,
+        failed=failed,
+    )
+
+
+def _seeds(given: int | Sequence[int]) -> tuple[int, ...]:
+    whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
+    chosen = tuple(range(given)) if whole else given  # type: ignore[arg-type]
+    if isinstance(chosen, str) or not isinstance(chosen, Sequence | np.ndarray) or not len(chosen):
+        raise HoldfastError(
+            f"sweep: seeds={given!r}; give how many, at least 1, or a list of them."
+        )
+    for seed in chosen:
+        if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
+            raise HoldfastError(f"sweep: seed {seed!r}; give whole numbers in 0..{2**31 - 1}.")
+    seeds = tuple(int(seed) for seed in chosen)
+    if len(set(seeds)) != len(seeds):
+        raise HoldfastError(f"sweep: seeds={list(seeds)}; give each once.")
+    return seeds
+
+
+def _points(over: Mapping[str, Sequence[Any]], how: str) -> list[Point]:
+    if how not in ("grid", "paired"):
+        hint = did_you_mean(str(how), ("grid", "paired"))
+        raise HoldfastError(f"sweep: how={how!r}; {hint}")
+    if not isinstance(over, Mapping) or not over:
+        raise HoldfastError(
+            'sweep: over names nothing; give values by path, such as {"local.learning_rate": [0.05, 0.1]}.'
+        )
+    for path, values in over.items():
+        several = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
+        if not several or not len(values):
+            raise HoldfastError(
+                f"sweep: `{path}` is {values!r}; give a list of values to try, such as [0.01, 0.1]."
+            )
+    lengths = {path: len(values) for path, values in over.items()}
+    if how == "paired" and len(set(lengths.values())) > 1:
+        numbers_of = ", ".join(f"{n} of `{path}`" for path, n in lengths.items())
+        raise HoldfastError(f"sweep: paired values are {numbers_of}; give as many of each.")
+    combined = (
+        itertools.product(*over.values()) if how == "grid" else zip(*over.values(), strict=True)
+    )
+    points = [dict(zip(over, map(_plain, values), strict=True)) for values in combined]
+    folders = [folder_name(label(point)) for point in points]
+    for i, folder in enumerate(folders):
+        if folders.index(folder) != i:
+            raise HoldfastError(
+                f"sweep: the point {label(points[i])} is there twice; give each value once."
+            )
+    return points
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as Python's, so that points print and compare as they were written."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _check(
+    setting: Setting,
+    shared: dict[str, Any],
+    seeds: tuple[int, ...],
+    stores: Sequence[Checkpoint | None],
+) -> None:
+    """Put a point together once, and look whether its saves are its own."""
+    Experiment(**setting.arguments(), **shared, seed=seeds[0])
+    for seed, store in zip(seeds, stores, strict=True):
+        if store is not None and store.files():
+            _refuse_another(
+                store, Experiment(**setting.arguments(), **shared, seed=seed).identity()
+            )
+
+
+def _refuse_another(store: Checkpoint, identity: dict[str, str]) -> None:
+    # Its description alone: to load it would open its rows, long before they are needed.
+    path = store.files()[-1]
+    about = _header(path)
+    if "identity" not in about:
+        return  # damaged: there may be an older one, and loading says so
+    difference = first_difference(json.loads(about["identity"]), identity)
+    if difference:
+        raise HoldfastError(
+            f"cannot go on from {path}: it belongs to a run with {difference}. "
+            f"Use the same settings, or another folder."
+        )
+
+
+@contextlib.contextmanager
+def _said_of(point: Point) -> Iterator[None]:
+    """A message of the library, with the point it is about."""
+    try:
+        yield
+    except HoldfastError as error:
+        message = str(error)
+        about = "" if message.startswith("sweep: ") else f"sweep, {label(point)}: "
+        raise HoldfastError(about + message) from None
+
+
+def _own_folders(
+    store: Checkpoint | None, point: Point, seeds: tuple[int, ...]
+) -> list[Checkpoint | None]:
+    if store is None:
+        return [None] * len(seeds)
+    place = Path(store.folder) / folder_name(label(point))
+    return [dataclasses.replace(store, folder=place / f"seed-{seed}") for seed in seeds]
+
+
+@contextlib.contextmanager
+def _bar(name: str, runs: int, rounds: int, wanted: bool | None) -> Iterator[_Bar]:
+    if not (sys.stderr.isatty() if wanted is None else wanted):
+        yield _Bar()
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[what]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as shown:
+        task = shown.add_task(name, total=runs * rounds, what="")
+
+        class Shown(_Bar):
+            ended = 0
+
+            def begin(self, what: str) -> None:
+                shown.update(task, what=what)
+
+            def advance(self, state: RunState) -> None:
+                shown.update(task, completed=self.ended * rounds + state.round)
+
+            def end(self) -> None:
+                self.ended += 1
+                shown.update(task, completed=self.ended * rounds)
+
+        yield Shown()
