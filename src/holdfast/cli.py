@@ -42,6 +42,22 @@ Target = Annotated[
 Metric = Annotated[
     str | None, typer.Option(help="What is compared, such as accuracy or train_loss.")
 ]
+Processes = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        help="Divide the run among so many processes: of this machine, or with --coordinator of many.",
+    ),
+]
+Coordinator = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Where the process with rank 0 is reached. Start the same command on every machine, "
+        "each with its own --rank, in a folder that all of them share.",
+    ),
+]
+Rank = Annotated[int, typer.Option(min=0, help="Which of the processes this is, from 0.")]
 Track = Annotated[
     list[str] | None,
     typer.Option("--track", help="Send every round to tensorboard, mlflow or wandb. Repeatable."),
@@ -109,12 +125,16 @@ def run(
     ] = False,
     report: Annotated[bool, typer.Option(help="Write the report page at the end.")] = True,
     track: Track = None,
+    processes: Processes = 1,
+    coordinator: Coordinator = None,
+    rank: Rank = 0,
 ) -> None:
     """Run an experiment: every algorithm of the file, every point of its \\[sweep], for every seed.
 
     Everything is checked before the first round. Ctrl-C leaves a checkpoint;
     [bold]holdfast resume DIR[/] goes on with it, to the same bits.
     """
+    _divide(processes, coordinator, rank)
     from holdfast.config.build import plan
     from holdfast.config.file import read
     from holdfast.runs.execute import create
@@ -132,8 +152,12 @@ def resume(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of `holdfast run`.")],
     report: Annotated[bool, typer.Option(help="Write the report page at the end.")] = True,
     track: Track = None,
+    processes: Processes = 1,
+    coordinator: Coordinator = None,
+    rank: Rank = 0,
 ) -> None:
     """Go on with a run that was stopped or killed: it ends in the same bits."""
+    _divide(processes, coordinator, rank)
     from holdfast.config.build import plan
     from holdfast.config.file import read
     from holdfast.runs.folder import RunFolder
@@ -143,7 +167,25 @@ def resume(
     _carry_out(plan(read(opened.experiment_file)), opened, report, track or [])
 
 
+def _divide(count: int, coordinator: str | None, rank: int) -> None:
+    """Become one of several processes, or start them and be done when they are."""
+    from holdfast import processes
+
+    if processes.COORDINATOR in os.environ:
+        processes.join_as_told()
+    elif coordinator is not None:
+        processes.join(coordinator, count, rank)
+    elif count > 1:
+        again = [sys.executable, "-m", "holdfast.cli", *sys.argv[1:]]
+        raise typer.Exit(processes.launch(again, count))
+    else:
+        return
+    if not processes.is_first():
+        out.quiet = True
+
+
 def _carry_out(planned: Any, folder: Any, report: bool, track: list[str]) -> None:
+    from holdfast import processes
     from holdfast.runs import results
     from holdfast.runs.compare import table
     from holdfast.runs.display import Display
@@ -153,12 +195,21 @@ def _carry_out(planned: Any, folder: Any, report: bool, track: list[str]) -> Non
     runs = len(planned.methods) * len(planned.seeds)
     try:
         with ExitStack() as open_sinks:
+            if not processes.is_first():
+                track = []
             sinks = tuple(open_sink(name, folder.path, open_sinks) for name in track)
             display = open_sinks.enter_context(Display(err, runs, planned.rounds, planned.metric))
             failures = execute(planned, folder, display, sinks)
     except KeyboardInterrupt:
         err.print(f"stopped; go on with: [bold]holdfast resume {folder.path}[/]")
         raise typer.Exit(130) from None
+    except processes.LostProcessError as error:
+        err.print(f"[bold red]error[/] {error}", highlight=False, soft_wrap=True)
+        again = f"holdfast resume {folder.path} --processes {processes.count()}"
+        err.print(f"go on with: [bold]{again}[/]", highlight=False, soft_wrap=True)
+        raise typer.Exit(processes.LOST) from None
+    if not processes.is_first():
+        return
     if failures == runs:
         err.print(f"no run got through; {folder.path}/log.txt says why.", highlight=False)
         raise typer.Exit(1)
@@ -366,7 +417,21 @@ def report(
 def main() -> None:
     """The entry point of the command: all cores, and what was compiled once is kept."""
     use_machine()
-    sys.exit(app())
+    try:
+        sys.exit(app())
+    except SystemExit as ended:
+        _leave(ended.code)
+        raise
+
+
+def _leave(code: Any) -> None:
+    """If something went wrong in one of several processes, leave at once: the others would not come."""
+    import jax
+
+    if code and jax.distributed.is_initialized():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 1)
 
 
 def use_machine() -> None:
@@ -374,11 +439,13 @@ def use_machine() -> None:
     import jax
 
     from holdfast.engine.layout import LEAVES
+    from holdfast.processes import COUNT
 
     mine = (
         os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     )
-    cores = min(len(mine), LEAVES)
+    # Processes that share this machine share its cores.
+    cores = min(max(1, len(mine) // int(os.environ.get(COUNT, "1"))), LEAVES)
     if "JAX_NUM_CPU_DEVICES" not in os.environ:
         jax.config.update("jax_num_cpu_devices", 1 << (cores.bit_length() - 1))
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:

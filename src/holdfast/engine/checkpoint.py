@@ -14,6 +14,7 @@ import numpy as np
 import safetensors.numpy
 from jax import tree
 
+from holdfast import processes
 from holdfast.engine.history import History
 from holdfast.engine.identity import first_difference
 from holdfast.engine.ledger import Entry, Ledger
@@ -22,6 +23,7 @@ from holdfast.engine.rows import Rows
 from holdfast.engine.state import RunState
 from holdfast.errors import HoldfastError, HoldfastWarning, explain_constructor
 from holdfast.stores.disk import FOLDER, DiskStore
+from holdfast.stores.shared import SharedStore
 from holdfast.trees import Tree
 
 _SUFFIX = ".holdfast"
@@ -70,52 +72,57 @@ class Checkpoint:
         """Write a state; a kill at any moment leaves the previous saves as they were."""
         folder = Path(self.folder)
         folder.mkdir(parents=True, exist_ok=True)
-        store = state.rows.store
+        store = _own(state.rows)
         touched: list[int] = []
         rows: Any = ()
         database = None
         if isinstance(store, DiskStore):
             # Rows first: what the file will speak of is on the disk before it is.
             store.commit()
-            database = {"folder": _relative(store.folder, folder), "version": store.version}
+            database = {
+                "folder": _relative(store.folder.parent, folder),
+                "version": store.version,
+                "processes": processes.count(),
+            }
         else:
             touched = list(state.rows.touched)
             rows = state.rows.stack(np.array(touched, np.int64)) if touched else ()
-        about = {
-            "identity": json.dumps(identity),
-            "round": str(state.round),
-            "touched": json.dumps(touched),
-            "database": json.dumps(database),
-            "ledger": json.dumps([dataclasses.astuple(e) for e in state.ledger.entries]),
-            "history": json.dumps(list(state.history)),
-        }
-        content = to_bytes((state.params, state.server, rows), about)
+        processes.wait_for_all("rows are saved")
         path = folder / f"round-{state.round:08d}{_SUFFIX}"
-        temporary = path.with_suffix(".partial")
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.write(hashlib.sha256(content).digest())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_folder(folder)
-        for old in self.files()[: -self.keep]:
-            old.unlink()
+        if processes.is_first():
+            about = {
+                "identity": json.dumps(identity),
+                "round": str(state.round),
+                "touched": json.dumps(touched),
+                "database": json.dumps(database),
+                "ledger": json.dumps([dataclasses.astuple(e) for e in state.ledger.entries]),
+                "history": json.dumps(list(state.history)),
+            }
+            _write(path, to_bytes((state.params, state.server, rows), about))
+            for old in self.files()[: -self.keep]:
+                old.unlink()
+        processes.wait_for_all("the state is saved")
         self._keep_databases(store)
         return path
 
     def _keep_databases(self, store: Any) -> None:
         """Rows that a save refers to stay; those of no save go."""
         folder = Path(self.folder)
-        found = [json.loads(_header(path).get("database", "null")) for path in self.files()]
+        found = [json.loads(header(path).get("database", "null")) for path in self.files()]
         needed = [d for d in found if d is not None]
-        if isinstance(store, DiskStore):
-            mine = _relative(store.folder, folder)
+        live = store.folder.parent.resolve() if isinstance(store, DiskStore) else None
+        if live is not None:
+            mine = _relative(live, folder)
             store.pinned = tuple(d["version"] for d in needed if d["folder"] == mine)
-        for path in folder.glob(f"{FOLDER}*"):
-            live = isinstance(store, DiskStore) and path.resolve() == store.folder.resolve()
-            if not live and all(d["folder"] != path.name for d in needed):
+        for path in folder.glob(f"{FOLDER}*") if processes.is_first() else ():
+            if path.resolve() != live and all(d["folder"] != path.name for d in needed):
                 shutil.rmtree(path)
+
+    def refuse_another(self, identity: dict[str, str]) -> None:
+        """Refuse saves of another run, by their description alone: their rows are not opened."""
+        about = header(self.files()[-1])
+        if "identity" in about:  # if damaged, there may be an older one, and loading says so
+            _refuse_another(self.files()[-1], about, identity)
 
     def load(self, fresh: RunState, identity: dict[str, str]) -> RunState | None:
         """The newest undamaged state, or None in an empty folder; refuses another run's."""
@@ -134,7 +141,7 @@ class Checkpoint:
                     stacklevel=2,
                 )
             state = _restore(content, fresh, identity, path)
-            self._keep_databases(state.rows.store)
+            self._keep_databases(_own(state.rows))
             return state
         if damaged:
             raise HoldfastError(
@@ -144,7 +151,25 @@ class Checkpoint:
         return None
 
 
-def _header(path: Path) -> dict[str, Any]:
+def _own(rows: Rows) -> Any:
+    """Where this process keeps its rows."""
+    return rows.store.mine if isinstance(rows.store, SharedStore) else rows.store
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole or not at all, and on the disk when it is done."""
+    temporary = path.with_suffix(".partial")
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.write(hashlib.sha256(content).digest())
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    _sync_folder(path.parent)
+
+
+def header(path: Path) -> dict[str, Any]:
+    """What a save says of itself; nothing if it is damaged."""
     with open(path, "rb") as file:
         size = int.from_bytes(file.read(8), "little")
         found = file.read(size) if size < path.stat().st_size else b""
@@ -160,24 +185,26 @@ def _relative(path: Path, folder: Path) -> str:
     return path.name if inside else str(path.resolve())
 
 
-def _restore(content: bytes, fresh: RunState, identity: dict[str, str], path: Path) -> RunState:
-    length = int.from_bytes(content[:8], "little")
-    about: dict[str, Any] = json.loads(content[8 : 8 + length])["__metadata__"]
+def _refuse_another(path: Path, about: dict[str, Any], identity: dict[str, str]) -> None:
     difference = first_difference(json.loads(about["identity"]), identity)
     if difference:
         raise HoldfastError(
             f"cannot go on from {path}: it belongs to a run with {difference}. "
             f"Use the same settings, or another folder."
         )
+
+
+def _restore(content: bytes, fresh: RunState, identity: dict[str, str], path: Path) -> RunState:
+    length = int.from_bytes(content[:8], "little")
+    about: dict[str, Any] = json.loads(content[8 : 8 + length])["__metadata__"]
+    _refuse_another(path, about, identity)
     touched = json.loads(about["touched"])
     like = (fresh.params, fresh.server, fresh.rows.first if touched else ())
     params, server, stacked = from_bytes(content, like)
     rows = fresh.rows
     database = json.loads(about.get("database", "null"))
     if database is not None:
-        store = DiskStore(rows.first, len(rows), path.parent / database["folder"])
-        store.open_at(database["version"])
-        rows = Rows(rows.first, len(rows), rows.storage, store)
+        rows = _open_rows(path, database, rows)
     elif touched:
         rows = rows.write(np.array(touched), stacked, np.ones(len(touched), bool))
     entries = Log(Entry(*map(_untuple, entry)) for entry in json.loads(about["ledger"]))
@@ -189,6 +216,25 @@ def _restore(content: bytes, fresh: RunState, identity: dict[str, str], path: Pa
         ledger=Ledger(fresh.ledger.model_bytes, entries),
         history=History(json.loads(about["history"])),
     )
+
+
+def _open_rows(path: Path, database: dict[str, Any], like: Rows) -> Rows:
+    """Rows on disk, as they were when the state was saved."""
+    if database["processes"] != processes.count():
+        raise HoldfastError(
+            f"cannot go on from {path}: its rows are on disk in {database['processes']} part(s), one for "
+            f"each process, and now there are {processes.count()} process(es). Go on with as many."
+        )
+    folder = path.parent / database["folder"] / str(processes.rank())
+    mine = DiskStore(like.first, len(like), folder)
+    mine.open_at(database["version"])
+    if processes.count() == 1:
+        return Rows(like.first, len(like), like.storage, mine)
+    shared = SharedStore(mine, like.first, len(like))
+    seen = np.zeros(len(like), np.uint8)
+    seen[mine.ids()] = 1
+    shared.note(np.flatnonzero(processes.gathered(seen).any(axis=0)))
+    return Rows(like.first, len(like), like.storage, shared)
 
 
 def _untuple(value: Any) -> Any:

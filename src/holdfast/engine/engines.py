@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax, tree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from holdfast import processes
 from holdfast.engine.layout import LEAVES, Layout
 from holdfast.errors import HoldfastError
 from holdfast.places import debugging
@@ -103,7 +104,14 @@ def _together(
 
 
 def _spread_round(mesh: Mesh, width: int, apart: bool, leaf: jax.Array, **given: Any) -> Outcome:
-    return federated_round(**given, cohort=functools.partial(_spread, mesh, width, apart, leaf))
+    cohort = functools.partial(_spread, mesh, width, apart, leaf)
+    outcome = federated_round(**given, cohort=cohort)
+    if mesh.size == 1:
+        return outcome
+    # Every process must know whose reply was accepted.
+    whole = NamedSharding(mesh, PartitionSpec())
+    accepted = lax.with_sharding_constraint(outcome.accepted, whole)
+    return outcome._replace(accepted=accepted)
 
 
 _compiled_round = jax.jit(
@@ -152,20 +160,51 @@ class Engine:
 
     @functools.cached_property
     def mesh(self) -> Mesh:
-        """The devices."""
-        there = min(len(jax.devices()), LEAVES)
-        return _mesh(self.devices or 1 << (there.bit_length() - 1))
+        """The devices, of all processes."""
+        if self.devices is not None:
+            return _mesh(self.devices)
+        there = len(jax.devices())
+        if processes.count() == 1:
+            return _mesh(1 << (min(there, LEAVES).bit_length() - 1))
+        if there & (there - 1):
+            raise HoldfastError(
+                f"Engine: {processes.count()} processes have {there} devices in all; run 2, 4, 8, ... "
+                f"processes with as many devices each."
+            )
+        return _mesh(there)
 
     @property
-    def size(self) -> int:
-        """How many devices."""
-        return self.mesh.size
+    def local_devices(self) -> int:
+        """How many of them are this process's."""
+        return self.mesh.size // processes.count()
+
+    def here(self, places: np.ndarray) -> slice:
+        """The part of a cohort's places that is on this process's devices."""
+        each = len(places) // processes.count()
+        return slice(processes.rank() * each, (processes.rank() + 1) * each)
 
     def everywhere(self, arrays: Tree) -> Tree:
         """Arrays that every device has."""
         if self.mesh.size == 1:
             return tree.map(jnp.asarray, arrays)
-        return jax.device_put(arrays, NamedSharding(self.mesh, PartitionSpec()))
+        whole = NamedSharding(self.mesh, PartitionSpec())
+        if processes.count() == 1:
+            return jax.device_put(arrays, whole)
+
+        def one(a: Any) -> jax.Array:
+            copies = [jax.device_put(a, device) for device in self.mesh.local_devices]
+            return jax.make_array_from_single_device_arrays(np.shape(a), whole, copies)
+
+        return tree.map(one, arrays)
+
+    def _apart(self, arrays: Tree) -> Tree:
+        """Arrays of which every device has a part; given is this process's."""
+        split = NamedSharding(self.mesh, PartitionSpec(_AXIS))
+        if processes.count() == 1:
+            return jax.device_put(arrays, split)
+        return tree.map(
+            lambda a: jax.make_array_from_process_local_data(split, np.asarray(a)), arrays
+        )
 
     def prepare(self, t: int, **given: Any) -> Tree:
         """Clients' work before their first round."""
@@ -182,15 +221,17 @@ class Engine:
         """One round, of so many clients at a time; `apart`: every device has examples of its own."""
         slots = len(given["work"].client)
         leaf = np.zeros(slots, np.int32) if leaf is None else leaf
-        if self.mesh.size > 1:
-            split = NamedSharding(self.mesh, PartitionSpec(_AXIS))
-            moved = (given["rows"], given["work"], leaf)
-            given["rows"], given["work"], leaf = jax.device_put(moved, split)
-            if apart:
-                given["examples"] = jax.device_put(given["examples"], split)
-            # Where they are in every later round; elsewhere in the first, it would be compiled twice.
-            given["x"], given["server"] = self.everywhere((given["x"], given["server"]))
-        return _compiled_round(mesh=self.mesh, width=width, apart=apart, leaf=leaf, **given)
+        if self.mesh.size == 1:
+            return _compiled_round(mesh=self.mesh, width=width, apart=apart, leaf=leaf, **given)
+        moved = (given["rows"], given["work"], leaf)
+        given["rows"], given["work"], leaf = self._apart(moved)
+        if apart:
+            given["examples"] = self._apart(given["examples"])
+        given["x"], given["server"] = self.everywhere((given["x"], given["server"]))
+        out = _compiled_round(mesh=self.mesh, width=width, apart=apart, leaf=leaf, **given)
+        # One copy of what all devices have: evaluating it on each would be the same work twice.
+        x, server = tree.map(lambda a: a.addressable_data(0), (out.x, out.server))
+        return out._replace(x=x, server=server)
 
     def layout(self, clients: int, steady: bool, uniform: bool) -> Layout:
         """Places in the program: powers of two where cohorts vary, so that few are compiled."""
@@ -209,7 +250,11 @@ class DebugEngine:
     that says the round, client, step and batch (rows of the data; -1 is padding).
     """
 
-    size = 1
+    local_devices = 1
+
+    def here(self, places: np.ndarray) -> slice:
+        """There is one process."""
+        return slice(None)
 
     def everywhere(self, arrays: Tree) -> Tree:
         """There is one device."""

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree
 
-from holdfast import hyper
+from holdfast import hyper, processes
 from holdfast.algorithm import Algorithm
 from holdfast.cohorts import Cohort, Everyone
 from holdfast.combinators import Chain
@@ -47,7 +47,8 @@ class Plan(NamedTuple):
     """The host's part of a round."""
 
     places: np.ndarray  # the client in every place of the program; -1: none
-    leaf: np.ndarray  # of the tree along which its reply is added up
+    here: slice  # the places of this process, of which is all that follows
+    leaf: np.ndarray  # of the tree along which a reply is added up
     width: int  # how many clients a device works on at a time
     work: Work
     examples: Tree
@@ -108,6 +109,11 @@ class Experiment:
         now = hyper.at_round(algorithm, 0)
         self.outline = outline(now, self.params)
         self.traffic = Traffic(algorithm, self.outline, len(clients), self.selection)
+        if isinstance(self.cohort, JoinedCohort) and processes.count() > 1:
+            raise HoldfastError(
+                f"join: several populations in {processes.count()} processes cannot be run yet; use one "
+                f"process."
+            )
         everyone = isinstance(self.cohort, Everyone)
         now.check_wire(self.outline.payload, len(clients), everyone)
 
@@ -123,7 +129,7 @@ class Experiment:
 
     def _fitting_engine(self) -> Engine:
         """All devices where a round is long enough to be shared; results do not depend on it."""
-        if len(jax.devices()) == 1:
+        if len(jax.devices()) == 1 or processes.count() > 1:
             return Engine()
         shapes = jax.eval_shape(self.model.init, jax.random.key(0), self.clients.examples)
         size = sum(int(p.size) for p in tree.leaves(shapes))
@@ -234,8 +240,9 @@ class Experiment:
             layout = self.engine.layout(len(ids), steady, self.planner.uniform)
             position, leaf = layout.arrange(self.planner.steps[ids])
             places = np.where(position < 0, -1, ids[position])
-            fed = self.feed(self.planner, t, places, self.engine.size)
-            self._ahead = known = (t, ids, Plan(places, leaf, layout.width, *fed))
+            here = self.engine.here(places)
+            fed = self.feed(self.planner, t, places[here], self.engine.local_devices)
+            self._ahead = known = (t, ids, Plan(places, here, leaf[here], layout.width, *fed))
         return known[2]
 
     def _plan_ahead(self, t: int) -> None:
@@ -247,23 +254,26 @@ class Experiment:
     def arguments(self, state: RunState, ids: np.ndarray) -> dict[str, Any]:
         """What the next round is a function of."""
         t = state.round
-        places, leaf, width, work, examples = self.plan(t, ids)
+        places, here, leaf, width, work, examples = self.plan(t, ids)
+        rows = state.rows.stack(places)
+        if here != slice(0, len(places)):
+            rows = tree.map(lambda a: a[here], rows)
         shared: dict[str, Any] = {
             "algorithm": hyper.at_round(self.algorithm, t),
             "model": self.model,
             "x": state.params,
-            "rows": state.rows.stack(places),
+            "rows": rows,
             "examples": examples,
             "work": work,
             "key": round_key(self.seed, t),
         }
         if isinstance(self.cohort, JoinedCohort):
-            shared["work"] = self._weigh_populations(self.cohort, shared["work"], places)
+            shared["work"] = self._weigh_populations(self.cohort, work, places[here])
         if self.selection is not None:
-            rows = self.selection.rows(places)
-            shared["work"] = shared["work"]._replace(selected=rows)
+            selected = self.selection.rows(places[here])
+            shared["work"] = shared["work"]._replace(selected=selected)
         if self.algorithm.rule.prepares:
-            shared["rows"] = self._prepare(t, state.rows, places, shared["rows"])
+            shared["rows"] = self._prepare(t, state.rows, places[here], rows)
         return (
             shared
             | {
@@ -373,7 +383,7 @@ class Experiment:
             places = self.plan(t, ids).places
             outcome = self.engine.round(t, **arguments)
             self._plan_ahead(t + 1)
-            accepted = np.asarray(outcome.accepted)
+            accepted = np.asarray(outcome.accepted)  # waits for the round to be over
             left_out = len(ids) - int(accepted.sum())
             if left_out == len(ids):
                 raise RoundFailedError(

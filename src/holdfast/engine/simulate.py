@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from jax import tree
 
-from holdfast import hyper
+from holdfast import hyper, processes
 from holdfast.algorithm import Algorithm
 from holdfast.cohorts import Cohort
 from holdfast.data.clients import Clients
@@ -214,9 +214,19 @@ def simulate(
                     on_round(state)
                 show(state)
     except KeyboardInterrupt:
-        if store and saved < state.round:
+        # Several processes are not stopped in the same round, so they cannot save together.
+        if store and saved < state.round and processes.count() == 1:
             store.save(state, identity)
         raise
+    except Exception as error:
+        if not processes.is_loss(error):
+            raise
+        kept = (
+            f"the save of round {saved} in {store.folder} is good" if store else "nothing is saved"
+        )
+        raise processes.LostProcessError(
+            f"round {state.round + 1}: another of the {processes.count()} processes is gone; {kept}."
+        ) from None
     return Run(experiment, state)
 
 
@@ -245,7 +255,7 @@ def pretrain(
 
 @contextlib.contextmanager
 def _bar(name: str, rounds: int, wanted: bool | None) -> Iterator[Callable[[RunState], None]]:
-    if not (sys.stderr.isatty() if wanted is None else wanted):
+    if not (sys.stderr.isatty() if wanted is None else wanted) or not processes.is_first():
         yield lambda state: None
         return
     from rich.console import Console

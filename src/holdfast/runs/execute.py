@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from holdfast import evaluate
+from holdfast import evaluate, processes
 from holdfast.config.build import Method, Plan
 from holdfast.data import split
 from holdfast.engine.checkpoint import Checkpoint
@@ -35,7 +35,8 @@ class Watcher(Protocol):
 def create(plan: Plan, out: Path | None) -> RunFolder:
     """A new folder for a checked experiment: the one given, or the next free under `runs`."""
     path = next(_free(plan.name)) if out is None else out
-    if path.exists():
+    path = Path(processes.told_by_first(str(path)))
+    if processes.is_first() and path.exists():
         raise HoldfastError(
             f"{path} exists already; give another folder with --out, or go on with a run by "
             f"`holdfast resume {path}`."

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
+from holdfast import processes
 from holdfast.engine.history import History, Row
 from holdfast.engine.ledger import Entry
 from holdfast.engine.state import RunState
@@ -79,6 +80,8 @@ class SeedFolder:
         self._append("ledger", _entry(entry))
 
     def _append(self, name: str, line: Row) -> None:
+        if not processes.is_first():
+            return
         with open(self.path / f"{name}.jsonl", "a", encoding="utf-8") as file:
             file.write(_json_lines([line]))
 
@@ -116,7 +119,8 @@ class RunFolder:
         cls, path: Path, experiment: str, split: dict[str, Any], methods: dict[str, Any]
     ) -> "RunFolder":
         """A new folder, with all that is known before the first round."""
-        path.mkdir(parents=True)
+        if processes.is_first():
+            path.mkdir(parents=True)
         folder = cls(path)
         write_whole(path / "environment.json", json.dumps(environment(), indent=2) + "\n")
         write_whole(path / "split.json", json.dumps(split))
@@ -174,6 +178,8 @@ class RunFolder:
 
     def log(self, line: str) -> None:
         """One line with the time before it."""
+        if not processes.is_first():
+            return
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         with open(self.path / "log.txt", "a", encoding="utf-8") as file:
             file.write(f"{now} {line}\n")
@@ -220,7 +226,12 @@ def _processor() -> str:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file so that a kill at any moment leaves the old one or the new one."""
+    """Write a file so that a kill at any moment leaves the old one or the new one.
+
+    Of the processes of a run, the first one writes.
+    """
+    if not processes.is_first():
+        return
     raw = content.encode() if isinstance(content, str) else content
     temporary = path.with_name(path.name + ".partial")
     with open(temporary, "wb") as file:

@@ -14,6 +14,7 @@ import lmdb
 import numpy as np
 from jax import tree
 
+from holdfast import processes
 from holdfast.errors import HoldfastError
 from holdfast.trees import Tree, nbytes
 
@@ -188,12 +189,11 @@ class _Database:
 
 def _new_folder(parent: Path) -> Path:
     """One that no run has used: what a killed one left must not be taken for this one's."""
-    for number in itertools.count(1):
-        folder = parent / f"{FOLDER}{number}"
-        if not folder.exists():
-            folder.mkdir(parents=True)
-            return folder
-    raise AssertionError("numbers do not end")
+    names = (f"{FOLDER}{number}" for number in itertools.count(1))
+    free = next(name for name in names if not (parent / name).exists())
+    folder = parent / processes.told_by_first(free) / str(processes.rank())
+    folder.mkdir(parents=True)
+    return folder
 
 
 _databases: "weakref.WeakValueDictionary[Path, _Database]" = weakref.WeakValueDictionary()

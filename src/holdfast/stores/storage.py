@@ -8,10 +8,12 @@ from typing import Any
 
 import jax
 
+from holdfast import processes
 from holdfast.errors import HoldfastError, explain_constructor
 from holdfast.stores.device import DeviceStore
 from holdfast.stores.disk import DiskStore
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.shared import SharedStore
 from holdfast.stores.store import Store
 from holdfast.trees import Tree, nbytes
 
@@ -63,17 +65,19 @@ class Storage:
         return int(stats.get("bytes_limit", _machine_memory())) // 4
 
     def open(self, first: Tree, clients: int, rows: int = 0) -> Store:
-        """A place for so many of a population's rows."""
-        kind = self._kind(rows * nbytes(first))
-        return (
+        """A place for so many of a population's rows; each process has its part of them."""
+        kind = self._kind(rows * nbytes(first) // processes.count())
+        mine = (
             DiskStore.new(first, clients, self.folder)
             if kind is DiskStore
             else kind(first, clients)
         )
+        return mine if processes.count() == 1 else SharedStore(mine, first, clients)
 
     def fits(self, store: Store) -> bool:
-        """Whether rows may stay where they are."""
-        return type(store) is self._kind(len(store) * store.row_bytes)
+        """Whether rows may stay where they are; the answer is the same at all processes."""
+        mine = store.mine if isinstance(store, SharedStore) else store
+        return type(mine) is self._kind(len(store) * store.row_bytes // processes.count())
 
     def _kind(self, size: int) -> Any:
         # On a CPU, host memory is the device's: a store there would only copy more.

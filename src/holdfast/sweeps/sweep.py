@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import itertools
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,11 +13,10 @@ import numpy as np
 from holdfast.algorithm import Algorithm
 from holdfast.cohorts import Cohort
 from holdfast.data.clients import Clients
-from holdfast.engine.checkpoint import Checkpoint, _header
+from holdfast.engine.checkpoint import Checkpoint
 from holdfast.engine.engines import DebugEngine, Engine
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.history import History
-from holdfast.engine.identity import first_difference
 from holdfast.engine.simulate import simulate
 from holdfast.engine.state import RunState
 from holdfast.errors import HoldfastError, RoundFailedError, did_you_mean, explain_arguments
@@ -255,23 +253,7 @@ def _check(
     Experiment(**setting.arguments(), **shared, seed=seeds[0])
     for seed, store in zip(seeds, stores, strict=True):
         if store is not None and store.files():
-            _refuse_another(
-                store, Experiment(**setting.arguments(), **shared, seed=seed).identity()
-            )
-
-
-def _refuse_another(store: Checkpoint, identity: dict[str, str]) -> None:
-    # Its description alone: to load it would open its rows, long before they are needed.
-    path = store.files()[-1]
-    about = _header(path)
-    if "identity" not in about:
-        return  # damaged: there may be an older one, and loading says so
-    difference = first_difference(json.loads(about["identity"]), identity)
-    if difference:
-        raise HoldfastError(
-            f"cannot go on from {path}: it belongs to a run with {difference}. "
-            f"Use the same settings, or another folder."
-        )
+            store.refuse_another(Experiment(**setting.arguments(), **shared, seed=seed).identity())
 
 
 @contextlib.contextmanager

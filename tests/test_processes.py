@@ -1,0 +1,154 @@
+"""Two processes on the loopback interface: the same bits as one, and a good save if one is lost."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast import HoldfastError, processes
+
+FILE = """
+rounds = {rounds}
+[data]
+name = "breast_cancer"
+[partition]
+name = "dirichlet"
+clients = 9
+concentration = 1.0
+[model]
+name = "logistic_regression"
+[local]
+learning_rate = 0.1
+epochs = 1
+batch_size = 16
+[cohort]
+name = "fixed"
+size = 5
+[checkpoint]
+every = 3
+[evaluate]
+every = 50
+[[algorithm]]
+name = "feddyn"
+alpha = 0.1
+"""
+RESULTS = ("params.safetensors", "history.jsonl", "ledger.jsonl", "clients.json")
+
+
+def holdfast(*words, **options):
+    command = [sys.executable, "-m", "holdfast.cli", *words, "--no-report"]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
+
+
+def finished(child, code=0):
+    out, err = child.communicate(timeout=240)
+    assert child.returncode == code, out + err
+    return out, err
+
+
+def same_results(one, two):
+    folders = [Path(f) / "methods" / "feddyn" / "seed-0" for f in (one, two)]
+    return all(len({(f / name).read_bytes() for f in folders}) == 1 for name in RESULTS)
+
+
+def test_two_processes_give_the_bits_of_one_and_survive_a_loss(tmp_path):
+    file = tmp_path / "experiment.toml"
+    file.write_text(FILE.format(rounds=150))
+    finished(holdfast("run", str(file), "--out", str(tmp_path / "one")))
+    two = tmp_path / "two"
+    run = holdfast("run", str(file), "--out", str(two), "--processes", "2")
+    deadline = time.monotonic() + 120
+    while not list(two.glob("methods/*/seed-0/checkpoints/round-*")):
+        assert time.monotonic() < deadline, run.communicate()
+        time.sleep(0.02)
+    os.kill(_child(run.pid, rank=1), signal.SIGKILL)
+    _, err = finished(run, processes.LOST)
+    assert "process 1 of 2 was killed (signal 9)" in err
+    said = " ".join(err.split())
+    assert "another of the 2 processes is gone; the save of round" in said
+    assert f"holdfast resume {two} --processes 2" in said
+
+    finished(holdfast("resume", str(two), "--processes", "2"))
+    assert same_results(tmp_path / "one", two)
+
+
+def _child(parent, rank):
+    """The process with this rank that the command has started."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            father = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            if father != parent:
+                continue
+            told = (process / "environ").read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has just ended
+        if f"{processes.RANK}={rank}".encode() in told:
+            return int(process.name)
+    raise AssertionError(f"no process with rank {rank}")
+
+
+CODE = """
+import sys
+import jax
+from holdfast import processes
+if len(sys.argv) > 2:
+    processes.join(sys.argv[2], 2, int(sys.argv[3]))
+import numpy as np
+import holdfast as hf
+from holdfast.testing import _everything
+from tests.problems import tiny_clients
+
+folder = sys.argv[1]
+METHODS = {
+    "flix": (hf.algorithms.flix(0.5), hf.Storage()),
+    "feddc": (hf.algorithms.feddc(0.1), hf.Storage(memory=0, device=0)),
+}
+found = []
+for name, (algorithm, storage) in METHODS.items():
+    for rounds in (2, 4):  # the second goes on from the first
+        run = hf.simulate(
+            algorithm, hf.models.softmax_regression(classes=3), tiny_clients(), hf.Local(0.1, epochs=2, batch_size=4),
+            rounds=rounds, cohort=hf.cohorts.fixed(3), seed=1, storage=storage, checkpoint=f"{folder}/{name}",
+        )
+    found += [np.asarray(a) for a in jax.tree.leaves(_everything(run.state))]
+    found += [np.asarray(a) for a in jax.tree.leaves(run.personal(2))]
+if processes.is_first():
+    np.savez(f"{folder}/found.npz", *found)
+"""
+
+
+def test_rows_and_examples_are_divided_in_memory_and_on_disk(tmp_path):
+    import numpy as np
+
+    root = Path(__file__).parents[1]
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    address = f"127.0.0.1:{processes._free_port()}"
+
+    def start(*words):
+        command = [sys.executable, "-c", CODE, *words]
+        return subprocess.Popen(
+            command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    both = [start(str(tmp_path / "two"), address, str(rank)) for rank in range(2)]
+    for child in [*both, start(str(tmp_path / "one"))]:
+        finished(child)
+    one, two = (np.load(tmp_path / name / "found.npz") for name in ("one", "two"))
+    assert len(one.files) > 10
+    assert all(np.array_equal(one[name], two[name]) for name in one.files)
+    stored = sorted(p.name for p in (tmp_path / "two" / "feddc").glob("rows-*/*"))
+    assert stored == ["0", "1"]  # each process has its own
+
+
+def test_a_rank_too_many_is_refused():
+    with pytest.raises(HoldfastError, match=r"rank=2 of 2; give a number in 0..1"):
+        processes.join("127.0.0.1:7000", 2, 2)
+    with pytest.raises(HoldfastError, match=r"coordinator='somewhere'; give host and port"):
+        processes.join("somewhere", 2, 0)
