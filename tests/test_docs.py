@@ -64,7 +64,7 @@ partition = { name = "iid", clients = 4 }
 local = { learning_rate = 0.1, steps = 1 }
 algorithm = [{ name = "fedavg" }]
 """
-NOT_BUNDLED = ("mnist", "table", "arrays")
+NOT_BUNDLED = ("mnist", "table", "arrays", "mapped")
 
 
 def completed(text: str) -> str:

@@ -113,8 +113,9 @@ found = []
 for name, (algorithm, storage) in METHODS.items():
     for rounds in (2, 4):  # the second goes on from the first
         run = hf.simulate(
-            algorithm, hf.models.softmax_regression(classes=3), tiny_clients(), hf.Local(0.1, epochs=2, batch_size=4),
-            rounds=rounds, cohort=hf.cohorts.fixed(3), seed=1, storage=storage, checkpoint=f"{folder}/{name}",
+            algorithm, hf.models.softmax_regression(classes=3), tiny_clients(),
+            hf.Local(0.1, epochs=2, batch_size=4), rounds, cohort=hf.cohorts.fixed(3), seed=1,
+            storage=storage, checkpoint=f"{folder}/{name}",
         )
     found += [np.asarray(a) for a in jax.tree.leaves(_everything(run.state))]
     found += [np.asarray(a) for a in jax.tree.leaves(run.personal(2))]

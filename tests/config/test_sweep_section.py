@@ -57,7 +57,7 @@ SWEEP = FILE[FILE.index("[sweep]") : FILE.index("[[algorithm]]")]
 
 
 def holdfast(*words) -> str:
-    result = CliRunner().invoke(app, [str(w) for w in words])
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(w) for w in words])
     assert result.exit_code == 0, result.output
     return result.output
 

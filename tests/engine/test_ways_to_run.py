@@ -69,3 +69,24 @@ def test_several_clients_at_a_time_differ_by_rounding(name):
 def test_a_width_of_nobody_is_refused():
     with pytest.raises(hf.HoldfastError, match="width=0; give a whole number of at least 1"):
         hf.Engine(width=0)
+
+
+def test_a_folder_of_mapped_arrays(tmp_path):
+    train, test = hf.data.digits()
+    arrays = {"x": train.x, "y": train.y, "test_x": test.x, "test_y": test.y}
+    for name, a in arrays.items():
+        np.save(tmp_path / f"{name}.npy", a)
+    with pytest.raises(hf.HoldfastError, match="does not say whose"):
+        hf.data.partition.natural(hf.data.mapped(tmp_path))
+    np.save(tmp_path / "client.npy", np.arange(len(train.y)) % 7)
+    data = hf.data.mapped(tmp_path)
+    clients = hf.data.partition.natural(data)
+    assert (data.classes, len(clients)) == (10, 7)
+    assert isinstance(clients.examples.x, np.memmap)
+    np.testing.assert_array_equal(clients[3].y, train.y[3::7])
+    np.save(tmp_path / "client.npy", np.arange(5))
+    with pytest.raises(hf.HoldfastError, match=r"client.npy has 5 rows and y.npy"):
+        hf.data.mapped(tmp_path)
+    (tmp_path / "test_y.npy").unlink()
+    with pytest.raises(hf.HoldfastError, match=r"test_y.npy cannot be read"):
+        hf.data.mapped(tmp_path)

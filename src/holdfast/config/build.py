@@ -15,12 +15,14 @@ from holdfast.config.file import ExperimentFile, ExperimentFileError, KeyPath
 from holdfast.config.making import key_named, make, make_local, named, placed, speaks_of
 from holdfast.config.population import load_dataset, make_model, make_server, population
 from holdfast.data import Clients, Dataset
+from holdfast.engine.engines import Engine
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.simulate import pretrain
 from holdfast.errors import HoldfastError, did_you_mean
 from holdfast.local import Local
 from holdfast.models import Model
 from holdfast.server import Server
+from holdfast.stores.storage import Storage
 from holdfast.sweeps.naming import folder_name, label
 from holdfast.trees import Tree
 
@@ -67,6 +69,8 @@ class Plan:
     select: bool
     checkpoint_every: int
     checkpoint_keep: int
+    engine: Engine | None
+    storage: Storage
     methods: tuple[Method, ...]
 
     @property
@@ -99,6 +103,8 @@ class Plan:
             "params": self._start(method, seed),
             "server": method.server,
             "select": self.select,
+            "engine": self.engine,
+            "storage": self.storage,
         }
 
     def _start(self, method: Method, seed: int) -> Tree:
@@ -142,6 +148,8 @@ def plan(file: ExperimentFile) -> Plan:
         select=outlined.select,
         checkpoint_every=outlined.checkpoint.every,
         checkpoint_keep=outlined.checkpoint.keep,
+        engine=_section(file, "engine", Engine, outlined.engine),
+        storage=_section(file, "storage", Storage, outlined.storage),
         methods=methods,
     )
     if outlined.evaluate.every > made.rounds:
@@ -152,6 +160,15 @@ def plan(file: ExperimentFile) -> Plan:
         )
     measured = _try_out(made)
     return dataclasses.replace(made, metric=_metric(file, outlined.metric, measured))
+
+
+def _section(file: ExperimentFile, name: str, make: Any, given: Any) -> Any:
+    if given is None:
+        return None
+    try:
+        return make(**given.model_dump())
+    except HoldfastError as error:
+        raise file.error((name,), str(error)) from None
 
 
 def _seeds(file: ExperimentFile, seeds: int | list[int]) -> tuple[int, ...]:

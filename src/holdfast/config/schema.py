@@ -94,6 +94,23 @@ class Checkpoints(BaseModel):
     keep: Count = 2
 
 
+class EngineSection(BaseModel):
+    """How a round is computed; chosen by the machine and the model unless given."""
+
+    model_config = _SECTION
+    devices: Count | None = None
+    width: Count | None = None  # clients that a device works on at a time
+
+
+class StorageSection(BaseModel):
+    """How much memory clients' rows and examples may take, and where rows go beyond it."""
+
+    model_config = _SECTION
+    memory: StrictInt | StrictStr | None = None
+    device: StrictInt | StrictStr | None = None
+    folder: StrictStr | None = None
+
+
 class ServerSection(BaseModel):
     """What the server has of its own: give one of the first five."""
 
@@ -127,6 +144,8 @@ class Outline(BaseModel):
     cohort: Table = {"name": "everyone"}
     evaluate: Evaluate = Evaluate()
     checkpoint: Checkpoints = Checkpoints()
+    engine: EngineSection | None = None
+    storage: StorageSection = StorageSection()
     server: ServerSection | None = None
     sweep: dict[str, Any] = {}
     algorithm: Annotated[list[Table], Field(min_length=1)]

@@ -11,7 +11,7 @@ from holdfast.data.bundled import breast_cancer, digits
 from holdfast.data.clients import Clients, Examples
 from holdfast.data.dataset import Dataset
 from holdfast.data.faces import celeba
-from holdfast.data.files import arrays, table
+from holdfast.data.files import arrays, mapped, table
 from holdfast.data.held_out import like
 from holdfast.data.images import cifar10, cifar100, emnist, fashion_mnist, mnist
 from holdfast.data.libsvm import libsvm
@@ -48,6 +48,7 @@ __all__ = [
     "libsvm",
     "libsvm_set",
     "like",
+    "mapped",
     "mnist",
     "movielens_1m",
     "movielens_100k",

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from holdfast.data.adapters import from_arrays, from_table
+from holdfast.data.clients import Examples, count
 from holdfast.data.dataset import Dataset
 from holdfast.errors import HoldfastError, explain_arguments
 
@@ -58,6 +59,54 @@ def arrays(path: str | os.PathLike[str], test_share: float = 0.2, seed: int = 0)
             f"numpy.savez(path, x=x, y=y)."
         )
     return from_arrays(stored["x"], stored["y"], stored.get("client"), test_share, seed)
+
+
+@explain_arguments
+def mapped(path: str | os.PathLike[str]) -> Dataset:
+    """Arrays of your own larger than memory: a folder of .npy files, of which only what is needed is read.
+
+    The folder holds `x.npy` and `y.npy` with a row per training example, `client.npy` with whose it is
+    (then `natural` is a partition), and `test_x.npy` and `test_y.npy`. A client's rows are read fastest
+    if they lie together.
+
+    Args:
+        path: the folder; `numpy.save` writes such files, `numpy.lib.format.open_memmap` bit by bit.
+
+    Example:
+        >>> import tempfile, numpy as np, holdfast as hf
+        >>> folder = tempfile.mkdtemp()
+        >>> for name in ("x", "test_x"):
+        ...     np.save(f"{folder}/{name}.npy", np.ones((6, 2), np.float32))
+        >>> for name in ("y", "test_y", "client"):
+        ...     np.save(f"{folder}/{name}.npy", np.arange(6) // 2)
+        >>> hf.data.partition.natural(hf.data.mapped(folder)).sizes.tolist()
+        [2, 2, 2]
+    """
+    folder = Path(path)
+    stored: dict[str, np.ndarray] = {}
+    for name in ("x", "y", "test_x", "test_y", "client"):
+        file = folder / f"{name}.npy"
+        if not file.exists() and name == "client":
+            continue
+        try:
+            stored[name] = np.load(file, mmap_mode="r")
+        except (OSError, ValueError) as error:
+            raise HoldfastError(
+                f"mapped: {file} cannot be read ({error}); give a folder with x.npy, y.npy, test_x.npy, "
+                f"test_y.npy and maybe client.npy, written by numpy.save."
+            ) from None
+    train, test = Examples(stored["x"], stored["y"]), Examples(stored["test_x"], stored["test_y"])
+    for what in (train, test):
+        count(what)
+    owners = stored.get("client")
+    if owners is not None and len(owners) != len(train.y):
+        raise HoldfastError(
+            f"mapped: client.npy has {len(owners)} rows and y.npy {len(train.y)}; give one per example."
+        )
+    y = train.y
+    labels = y.ndim == 1 and np.issubdtype(y.dtype, np.integer)
+    classes = int(max(y.max(), test.y.max())) + 1 if labels else None
+    return Dataset(train, test, owners, classes=classes)
 
 
 def _existing(path: str | os.PathLike[str], owner: str) -> Path:

@@ -17,7 +17,7 @@ from holdfast.cohorts import Cohort, Everyone
 from holdfast.combinators import Chain
 from holdfast.data.clients import Clients, check_finite
 from holdfast.engine.batches import Planner
-from holdfast.engine.engines import DebugEngine, Engine
+from holdfast.engine.engines import DebugEngine, Engine, compiled_programs
 from holdfast.engine.feeds import Feed, Gathered, Resident
 from holdfast.engine.history import History
 from holdfast.engine.identity import describe, digest
@@ -377,11 +377,14 @@ class Experiment:
         """The state after one more round."""
         began, t = time.perf_counter(), state.round
         ids = self.draw(state)
-        left_out = 0
+        left_out, compiling = 0, 0.0
         if len(ids):  # a given schedule may name only clients without data
             arguments = self.arguments(state, ids)
             places = self.plan(t, ids).places
+            known, called = compiled_programs(), time.perf_counter()
             outcome = self.engine.round(t, **arguments)
+            if compiled_programs() > known:  # a call returns once there is a program, and it runs
+                compiling = time.perf_counter() - called
             self._plan_ahead(t + 1)
             accepted = np.asarray(outcome.accepted)  # waits for the round to be over
             left_out = len(ids) - int(accepted.sum())
@@ -394,13 +397,14 @@ class Experiment:
             state = dataclasses.replace(state, params=outcome.x, server=outcome.server, rows=rows)
         entry = Entry(t + 1, tuple(int(i) for i in ids), *self.traffic.of_round(state, ids))
         state = dataclasses.replace(state, round=t + 1, ledger=state.ledger.record(entry))
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - began - compiling
         row = {"round": t + 1, **self._evaluate(state)} | {
             "bytes_down": entry.bytes_down,
             "bytes_up": entry.bytes_up,
             "clients": len(ids),
             "left_out": left_out,
             "seconds": seconds,
+            "compile_seconds": compiling,
         }
         return dataclasses.replace(state, history=state.history.record(row))
 

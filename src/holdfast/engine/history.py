@@ -14,7 +14,8 @@ Row = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """One row per round: what was evaluated, bytes down and up, clients, left out, seconds.
+    """One row per round: what was evaluated, bytes down and up, clients, left out,
+    seconds, and those it took to compile a program.
 
     Example:
         >>> history = History(({"round": 1, "accuracy": 0.5}, {"round": 2, "accuracy": 0.9}))
@@ -64,7 +65,7 @@ class History:
         return self._until(self.rounds_to(target, metric), ("bytes_down", "bytes_up"))
 
     def seconds_to(self, target: float, metric: str = "accuracy") -> float | None:
-        """Seconds up to and with that round, compilation included and evaluation not."""
+        """Seconds up to and with that round, without compilation and evaluation."""
         return self._until(self.rounds_to(target, metric), ("seconds",))
 
     def _until(self, last: int | None, names: tuple[str, ...]) -> Any:

@@ -100,7 +100,7 @@ class Run:
 
     @property
     def history(self) -> History:
-        """One row per round: what was evaluated, bytes down and up, clients, left out, seconds."""
+        """One row per round: what was evaluated, bytes, clients, left out, seconds."""
         return self.state.history
 
     @property

@@ -11,7 +11,9 @@ from holdfast.engine.history import History
 from holdfast.runs.results import MethodResult
 
 MOST_POINTS = 1000
-BOOKKEEPING = frozenset({"round", "bytes_down", "bytes_up", "clients", "left_out", "seconds"})
+BOOKKEEPING = frozenset(
+    {"round", "bytes_down", "bytes_up", "clients", "left_out", "seconds", "compile_seconds"}
+)
 
 
 def lower_is_better(metric: str) -> bool:

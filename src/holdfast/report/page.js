@@ -5,7 +5,7 @@
   const AXES = {
     rounds: { name: "rounds", title: "round", hover: "round %{x}" },
     megabytes: { name: "MB", title: "megabytes, down and up", hover: "%{x:,.4~g} MB" },
-    seconds: { name: "seconds", title: "seconds, compilation included", hover: "%{x:.4~g} s" },
+    seconds: { name: "seconds", title: "seconds, without compilation", hover: "%{x:.4~g} s" },
   };
   const chosen = { axis: "rounds", metric: data.metric, log: false, clientMetric: null, swept: null, figure: null };
 

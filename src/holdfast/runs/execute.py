@@ -96,7 +96,10 @@ def execute(plan: Plan, folder: RunFolder, watcher: Watcher, sinks: tuple[Sink, 
                 raise
             for warning in caught:
                 folder.log(f"{what}: {warning.message}")
-            folder.log(f"{what}: round {run.state.round}, {_last(run.state, plan.metric)}")
+            history = run.history
+            times = history["seconds"].sum(), history["compile_seconds"].sum()
+            spent = f"{times[0]:.1f} s, and {times[1]:.1f} s to compile"
+            folder.log(f"{what}: round {run.state.round}, {_last(run.state, plan.metric)}, {spent}")
             watcher.end(_last(run.state, plan.metric))
     return failures
 

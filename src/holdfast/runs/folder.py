@@ -6,7 +6,8 @@ split.json          who has how many examples of which label
 log.txt             what happened when
 methods/fedavg/seed-0/
     history.jsonl       one line per round: what was measured, bytes, clients
-    timing.jsonl        one line per round: seconds (all that may differ when a run is repeated)
+    timing.jsonl        one line per round: seconds to run and to compile (all that may differ when
+                        a run is repeated)
     ledger.jsonl        one line per round: who took part, bits down and up
     clients.json        every client's own result at the end
     params.safetensors  the model, by the names of its parameters
@@ -34,6 +35,7 @@ from holdfast.engine.state import RunState
 from holdfast.errors import HoldfastError
 from holdfast.trees import Tree, paths
 
+_TIMES = ("seconds", "compile_seconds")
 _PACKAGES = ("holdfast", "jax", "jaxlib", "flax", "optax", "numpy", "scikit-learn")
 
 
@@ -258,11 +260,11 @@ def _read_lines(path: Path) -> list[Row]:
 
 
 def _without_time(row: Row) -> Row:
-    return {name: value for name, value in row.items() if name != "seconds"}
+    return {name: value for name, value in row.items() if name not in _TIMES}
 
 
 def _time_alone(row: Row) -> Row:
-    return {"round": row["round"], "seconds": row["seconds"]}
+    return {"round": row["round"], **{name: row[name] for name in _TIMES if name in row}}
 
 
 def _entry(entry: Entry) -> Row:
