@@ -3,8 +3,10 @@
 import json
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
+from holdfast import cli
 from holdfast.cli import app
 from holdfast.config.build import plan
 from holdfast.config.file import read
@@ -56,8 +58,14 @@ local = { learning_rate = 0.02 }
 SWEEP = FILE[FILE.index("[sweep]") : FILE.index("[[algorithm]]")]
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    """No line is broken, whatever terminal there is or is not."""
+    monkeypatch.setattr(cli, "out", Console(width=200))
+
+
 def holdfast(*words) -> str:
-    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(w) for w in words])
+    result = CliRunner().invoke(app, [str(w) for w in words])
     assert result.exit_code == 0, result.output
     return result.output
 
