@@ -451,7 +451,9 @@ def use_machine() -> None:
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(cache / "holdfast" / "compiled"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
+        # Small programs too: a start has dozens of them.
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 if __name__ == "__main__":

@@ -87,10 +87,11 @@ class Experiment:
         self.planner = Planner(clients, local, seed)
         self._check_data()
         self.cohort.check(self.planner.able, len(clients))
+        shown = self._shown()
+        self.params = self._initial_params(params, shown)
         self.engine = self._fitting_engine() if engine is None else engine
+        self._check_loss(shown)
         self.feed = self._fitting_feed()
-        self.params = self._initial_params(params)
-        self._check_loss()
         self.server_side = None if server is None else ServerSide(server, seed)
         if server is not None:
             server.check(model, self.params)
@@ -131,8 +132,7 @@ class Experiment:
         """All devices where a round is long enough to be shared; results do not depend on it."""
         if len(jax.devices()) == 1 or processes.count() > 1:
             return Engine()
-        shapes = jax.eval_shape(self.model.init, jax.random.key(0), self.clients.examples)
-        size = sum(int(p.size) for p in tree.leaves(shapes))
+        size = sum(int(p.size) for p in tree.leaves(self.params))
         examples = self.planner.steps[self._cohort_of(0)].sum() * self.planner.batch_size
         # A parameter costs about six operations per example, forwards and backwards.
         return Engine() if 6 * size * examples > _WORTH_SHARING else Engine(devices=1)
@@ -149,11 +149,16 @@ class Experiment:
         rng = host_generator(Purpose.COHORT, self.seed, t)
         return self.cohort.draw(t, self.planner.able, rng)
 
-    def _initial_params(self, given: Tree) -> Tree:
+    def _shown(self) -> Tree:
+        """What a model may look at before the run: the examples, or the first of very many."""
+        whole = self._fits_on_a_device()
+        return tree.map(lambda a: jnp.asarray(a if whole else a[:1]), self.clients.examples)
+
+    def _initial_params(self, given: Tree, shown: Tree) -> Tree:
         key = jax.random.fold_in(jax.random.key(self.seed), Purpose.INIT)
         if given is None:
-            return self.model.init(key, self.feed.shown)
-        wanted = jax.eval_shape(self.model.init, key, self.feed.shown)
+            return self.model.init(key, shown)
+        wanted = jax.eval_shape(self.model.init, key, shown)
         params = tree.map(jnp.asarray, given)
         if describe_shapes(params) != describe_shapes(wanted):
             raise HoldfastError(
@@ -162,9 +167,9 @@ class Experiment:
             )
         return params
 
-    def _check_loss(self) -> None:
+    def _check_loss(self, shown: Tree) -> None:
         rows = self.planner.batch_size
-        batch = tree.map(lambda a: a[:1].repeat(rows, axis=0), self.feed.shown)
+        batch = tree.map(lambda a: a[:1].repeat(rows, axis=0), shown)
         given = (self.params, batch, jax.random.key(0))
         if isinstance(self.engine, DebugEngine):
             losses = self.model.losses(*given)

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 from typing import Protocol
 
-import jax.numpy as jnp
 import numpy as np
 from jax import tree
 
@@ -21,10 +20,6 @@ class Feed(Protocol):
     def apart(self) -> bool:
         """Whether every device has examples of its own."""
 
-    @property
-    def shown(self) -> Tree:
-        """What a model may look at before the run, for shapes and types: one example at least."""
-
     def __call__(self, planner: Planner, t: int, places: np.ndarray, devices: int) -> "Fed":
         """Of the clients in these places, which lie in equal parts on so many devices."""
 
@@ -39,11 +34,6 @@ class Resident:
     examples: Tree
     apart: bool = False
 
-    @property
-    def shown(self) -> Tree:
-        """All."""
-        return self.examples
-
     def __call__(self, planner: Planner, t: int, places: np.ndarray, devices: int) -> Fed:
         return planner.work(t, places), self.examples
 
@@ -57,11 +47,6 @@ class Gathered:
 
     clients: Clients
     apart: bool = True
-
-    @property
-    def shown(self) -> Tree:
-        """The first."""
-        return tree.map(lambda a: jnp.asarray(a[:1]), self.clients.examples)
 
     @functools.cached_property
     def _largest_first(self) -> np.ndarray:

@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeAlias
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from flax import nnx
 from jax import tree
 
 from holdfast.errors import HoldfastError, explain_arguments
@@ -128,6 +127,8 @@ def _from_nnx(
     classes: int | None,
     loss_of: Callable[[jax.Array, jax.Array], jax.Array],
 ) -> Model:
+    from flax import nnx  # as long to import as the rest of flax, and few need it
+
     outline = nnx.eval_shape(lambda: build(nnx.Rngs(0)))
     parts: Any = nnx.split(outline, nnx.Param, nnx.RngState, ...)
     graph, like, streams, others = parts

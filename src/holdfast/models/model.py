@@ -220,12 +220,18 @@ def supervised(
 def begun_in_32_bits(build: Callable[[jax.Array, jax.Array], Tree]) -> Callable[..., Tree]:
     """Parameters drawn in 32 bits and then in the type of the data: the same start in any precision."""
 
-    @jax.jit
-    def begin(key: jax.Array, x: jax.Array) -> Tree:
+    def draw(key: jax.Array, x: jax.Array) -> Tree:
         if not jnp.issubdtype(x.dtype, jnp.floating):
             return build(key, x)
         params = build(key, x.astype(jnp.float32))
         return tree.map(lambda p: p.astype(x.dtype), params)
+
+    # A program that runs once: to optimise it took longer than to compile the round. Same bits.
+    compiled = jax.jit(draw, compiler_options={"xla_backend_optimization_level": 1})
+
+    def begin(key: jax.Array, x: jax.Array) -> Tree:
+        traced = isinstance(key, jax.core.Tracer) or isinstance(x, jax.core.Tracer)
+        return draw(key, x) if traced else compiled(key, x)
 
     return begin
 
