@@ -2,8 +2,7 @@
 
 import protocol
 import torch
-from torch.nn import functional as F
-from torch_models import from_torch, learnt, loaded, tensors
+from torch_models import Trainer, from_torch, index, learnt, loaded, tensors
 
 
 def main() -> None:
@@ -15,34 +14,18 @@ def main() -> None:
     problem, dynamic = task.problem, asked.method == "feddyn"
     x, y = tensors(task.x, task.y)
     module = loaded(problem, task.params)
-    mine = list(learnt(module).values())
-    server = [p.detach().clone() for p in mine]
+    server = [p.detach().clone() for p in learnt(module).values()]
     h = [torch.zeros_like(p) for p in server]  # the server's, and one row a client
     rows: dict[int, list[torch.Tensor]] = {}
-    optimizer = torch.optim.SGD(mine, lr=problem.learning_rate)
-
-    def train(t: int, slot: int, row: list[torch.Tensor]) -> list[torch.Tensor]:
-        with torch.no_grad():
-            for p, s in zip(mine, server, strict=True):
-                p.copy_(s)
-        for batch in task.rows(t, slot):
-            chosen = torch.from_numpy(batch).long()
-            optimizer.zero_grad()
-            F.cross_entropy(module(x[chosen]), y[chosen]).backward()
-            if dynamic:
-                with torch.no_grad():
-                    for p, s, r in zip(mine, server, row, strict=True):
-                        p.grad += problem.alpha * (r + p - s)
-            optimizer.step()
-        with torch.no_grad():
-            return [p - s for p, s in zip(mine, server, strict=True)]
+    trainer = Trainer(module, problem)
 
     def a_round(t: int) -> None:
         mean = [torch.zeros_like(p) for p in server]
         weights = task.weights(t, asked.method).tolist()
         for slot, client in enumerate(task.cohorts[t].tolist()):
             row = rows.setdefault(client, [torch.zeros_like(p) for p in server]) if dynamic else []
-            delta = train(t, slot, row)
+            batches = ((x[rows], y[rows]) for rows in index(task.rows(t, slot)))
+            delta = trainer.train(server, batches, row)
             for m, d in zip(mean, delta, strict=True):
                 m.add_(d, alpha=weights[slot])
             for r, d in zip(row, delta, strict=False):

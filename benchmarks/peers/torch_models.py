@@ -1,6 +1,6 @@
 """The problems' models in PyTorch, and their weights in the names and layouts of the task file."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import torch
@@ -186,3 +186,43 @@ def tensors(x: np.ndarray, y: np.ndarray) -> tuple[Tensor, Tensor]:
         x = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
     inputs = torch.from_numpy(x)
     return inputs if inputs.is_floating_point() else inputs.long(), torch.from_numpy(y).long()
+
+
+def index(rows: Iterable[np.ndarray]) -> Iterator[Tensor]:
+    """Row numbers as PyTorch indexes by them."""
+    return (torch.from_numpy(r).long() for r in rows)
+
+
+class Trainer:
+    """One client's local steps, as anybody would write them; FedDyn's where a row is given."""
+
+    def __init__(self, module: nn.Module, problem: Problem) -> None:
+        self.module, self.alpha = module, problem.alpha
+        self.params = list(learnt(module).values())
+        self.optimizer = torch.optim.SGD(self.params, lr=problem.learning_rate)
+
+    def train(
+        self, server: list[Tensor], batches: Iterable[tuple[Tensor, Tensor]], row: list[Tensor]
+    ) -> list[Tensor]:
+        """The way from the server's model, in steps over the batches."""
+        with torch.no_grad():
+            for p, s in zip(self.params, server, strict=True):
+                p.copy_(s)
+        for x, y in batches:
+            self.optimizer.zero_grad()
+            F.cross_entropy(self.module(x), y).backward()
+            if row:
+                add_dynamic(self.params, server, row, self.alpha)
+            self.optimizer.step()
+        with torch.no_grad():
+            return [p - s for p, s in zip(self.params, server, strict=True)]
+
+
+@torch.no_grad()
+def add_dynamic(
+    params: Iterable[nn.Parameter], server: Iterable[Tensor], row: Iterable[Tensor], alpha: float
+) -> None:
+    """FedDyn's term in the gradient: alpha (h_i + y - x)."""
+    for p, s, r in zip(params, server, row, strict=True):
+        assert p.grad is not None
+        p.grad += alpha * (r + p - s)
