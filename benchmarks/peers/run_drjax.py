@@ -68,7 +68,8 @@ def main() -> None:
 
     wait = functools.partial(jax.block_until_ready, state)
     if devices > 1 and problem.cohort % devices == 0:
-        mesh = jax.make_mesh((devices,), ("clients",))
+        automatic = (jax.sharding.AxisType.Auto,)
+        mesh = jax.make_mesh((devices,), ("clients",), axis_types=automatic)
         everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
         state[:], data = jax.device_put((list(state), data), everywhere)
         with mesh:
