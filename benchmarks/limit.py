@@ -12,7 +12,6 @@ import sys
 import time
 
 import jax
-
 from problems import PROBLEMS, Product, products
 
 _AIM = 0.3  # seconds to measure each product for

@@ -63,7 +63,9 @@ def comparison(rows: list[Row]) -> list[str]:
     lines: list[str] = []
     keys = dict.fromkeys((r["problem"], r["sizes"], r["method"]) for r in rows)
     for problem, sizes, method in keys:
-        these = [r for r in rows if (r["problem"], r["sizes"], r["method"]) == (problem, sizes, method)]
+        these = [
+            r for r in rows if (r["problem"], r["sizes"], r["method"]) == (problem, sizes, method)
+        ]
         ours = next((r for r in these if r["side"] == "holdfast" and "why" not in r), None)
         p = PROBLEMS[problem]
         lines += [
@@ -165,7 +167,7 @@ NOTES = """
   at the end of a round.
 - *difference* is the largest in a leaf of the final parameters over the leaf's largest entry, against
   holdfast's; more than 1e-4, or more than 1 % of the way from the first parameters, is WRONG.
-- Batch order is holdfast's own. holdfast draws it as it runs; the others read it from the task file, ready made.
+- Batch order is holdfast's own. holdfast draws it as it runs; the others read it from the task file.
 - The last batch of a pass is short where clients differ in size, and its loss is divided by its own size.
   PyTorch, pfl and Flower compute short batches as they are; torch.func, DrJAX and FedJAX pad and mask.
 - FedAvg is each library's own where it has one (pfl, Flower, FedJAX); FedDyn is shipped by none and written

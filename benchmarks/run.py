@@ -1,7 +1,7 @@
 """Time holdfast and its peers on the same tasks, and write benchmarks/RESULTS.md. `make bench` runs this.
 
-    python benchmarks/run.py --only lr,mlp --peers torch,drjax
-    python benchmarks/run.py --only scaling
+python benchmarks/run.py --only lr,mlp --peers torch,drjax
+python benchmarks/run.py --only scaling
 """
 
 import argparse
@@ -54,7 +54,9 @@ def combinations(asked: argparse.Namespace) -> Iterator[Key]:
     for problem in PROBLEMS:
         for sizes, method in itertools.product(("balanced", "lognormal"), METHODS):
             short = problem in ("lr", "mlp") and sizes == "lognormal"
-            if problem in asked.only and (not asked.quick or short or (sizes, method) == ("balanced", "fedavg")):
+            if problem in asked.only and (
+                not asked.quick or short or (sizes, method) == ("balanced", "fedavg")
+            ):
                 yield problem, sizes, method
 
 
@@ -114,7 +116,9 @@ class Bench:
         if cache is None:
             shutil.rmtree(own)
         said = found.why if isinstance(found, Failed) else report.seconds(found.seconds)
-        out.print(f"  {' '.join(key)}: {side.title} {variant} {said}", markup=False, highlight=False)
+        out.print(
+            f"  {' '.join(key)}: {side.title} {variant} {said}", markup=False, highlight=False
+        )
         return found
 
     def compare(self, key: Key) -> None:
@@ -211,7 +215,9 @@ class Bench:
         rows = []
         rounds = 4 if self.asked.quick else 12
         for curve, values in CURVES.items():
-            for value, method in itertools.product(values[: 2 if self.asked.quick else None], METHODS):
+            for value, method in itertools.product(
+                values[: 2 if self.asked.quick else None], METHODS
+            ):
                 few = max(4, rounds // 3) if curve == "parameters" else rounds
                 point = [str(HERE / "scaling.py"), curve, str(value), method, str(few)]
                 rows.append(_json(point))
@@ -227,7 +233,9 @@ def _key(row: report.Row) -> Key:
 
 def _json(command: list[str]) -> dict[str, Any]:
     """What a script of ours prints."""
-    ended = subprocess.run([sys.executable, *command], stdout=subprocess.PIPE, text=True, check=True)
+    ended = subprocess.run(
+        [sys.executable, *command], stdout=subprocess.PIPE, text=True, check=True
+    )
     return json.loads(ended.stdout.splitlines()[-1])
 
 

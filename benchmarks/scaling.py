@@ -1,6 +1,6 @@
 """Scaling curves of holdfast: one point in one process, so that peak memory is that of the point.
 
-    python benchmarks/scaling.py population 100000 feddyn
+python benchmarks/scaling.py population 100000 feddyn
 """
 
 import itertools
@@ -33,7 +33,14 @@ def _width(parameters: int) -> int:
 
 def _setting(curve: str, value: int) -> dict[str, Any]:
     if curve == "population":
-        return {"clients": value, "each": 4, "features": 8, "classes": 5, "cohort": 100, "hidden": []}
+        return {
+            "clients": value,
+            "each": 4,
+            "features": 8,
+            "classes": 5,
+            "cohort": 100,
+            "hidden": [],
+        }
     if curve == "cohort":
         return {"clients": 2000, "each": 20, "features": 32, "cohort": value, "hidden": [64]}
     width = _width(value)
@@ -46,8 +53,9 @@ def measure(curve: str, value: int, method: str, rounds: int) -> dict[str, Any]:
     from holdfast.cli import use_machine
 
     use_machine()
-    import holdfast as hf
     from peers.protocol import own_peak
+
+    import holdfast as hf
 
     setting = {"classes": 10} | _setting(curve, value)
     rng = np.random.default_rng(0)

@@ -1,6 +1,6 @@
 """Write the task file of one problem: cohorts and batch order are those holdfast itself would use.
 
-    python benchmarks/task.py lr lognormal 10 task.npz
+python benchmarks/task.py lr lognormal 10 task.npz
 """
 
 import dataclasses

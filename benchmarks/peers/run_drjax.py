@@ -6,7 +6,6 @@ DrJAX maps by vmap, so clients of unequal size are padded to the longest of the 
 import functools
 
 import jax
-
 import protocol
 
 

@@ -13,10 +13,9 @@ import fedjax
 import jax
 import jax.numpy as jnp
 import numpy as np
+import protocol
 from fedjax.algorithms import fed_avg
 from fedjax.core import for_each_client, optimizers, tree_util
-
-import protocol
 from jax_models import loss_of
 
 
@@ -48,9 +47,7 @@ def feddyn(task: protocol.Task, gradient):
     def client_step(state, batch):
         g = gradient(state["y"], batch)
         trees = (state["y"], g, state["row"], state["start"])
-        y = jax.tree_util.tree_map(
-            lambda y, g, r, s: y - rate * (g + alpha * (r + y - s)), *trees
-        )
+        y = jax.tree_util.tree_map(lambda y, g, r, s: y - rate * (g + alpha * (r + y - s)), *trees)
         return {**state, "y": y}
 
     def client_final(server, state):

@@ -1,9 +1,9 @@
 """holdfast, through its public `hf.rounds`, on the devices and with the cache the command uses."""
 
-import itertools
 from typing import Any
 
 import protocol
+
 from holdfast.cli import use_machine
 
 SEED = 0
@@ -51,8 +51,9 @@ def settings(
     problem: protocol.Problem, x: Any, y: Any, offsets: Any, params: Any, method: str
 ) -> dict[str, Any]:
     """The arguments of `hf.rounds`; shuffling is the library's own."""
-    import holdfast as hf
     import numpy as np
+
+    import holdfast as hf
 
     algorithms = {
         "fedavg": hf.algorithms.fedavg,
@@ -79,14 +80,17 @@ def main() -> None:
     asked = protocol.options()
     watch = protocol.Watch(asked.started)
     use_machine()
-    import holdfast as hf
     import jax
+
+    import holdfast as hf
 
     task = protocol.Task.load(asked.task)
     # "one" keeps the round on a single device of those there are.
     engine = hf.Engine(devices=1) if asked.variant == "one" else None
     given = settings(task.problem, task.x, task.y, task.offsets, task.params, asked.method)
-    for state in itertools.islice(hf.rounds(**given, engine=engine), asked.rounds):
+    stream = hf.rounds(**given, engine=engine)
+    for _ in range(asked.rounds):
+        state = next(stream)
         watch.lap()
     protocol.finish(asked, watch, flat(jax.device_get(state.params)), jax=jax.__version__)
 

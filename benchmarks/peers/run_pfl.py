@@ -16,7 +16,7 @@ from pfl.data.federated_dataset import FederatedDatasetBase
 from pfl.hyperparam import NNTrainHyperParams
 from pfl.metrics import Metrics
 from pfl.model.pytorch import PyTorchModel
-from torch.nn import functional as F
+from torch.nn import functional
 from torch_models import add_dynamic, from_torch, index, learnt, loaded, tensors
 
 
@@ -108,7 +108,7 @@ def main() -> None:
     problem = task.problem
     module = loaded(problem, task.params)
     # pfl asks the module itself for its loss.
-    module.loss = lambda x, y: F.cross_entropy(module(x), y)
+    module.loss = lambda x, y: functional.cross_entropy(module(x), y)
     module.metrics = lambda x, y: {}
     params = list(learnt(module).values())
     model = PyTorchModel(module, torch.optim.SGD, torch.optim.SGD(params, lr=1.0))

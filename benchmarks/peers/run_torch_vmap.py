@@ -6,7 +6,7 @@ Clients that differ in size are padded to the longest; what is padding does not 
 import protocol
 import torch
 from torch.func import functional_call, grad, vmap
-from torch.nn import functional as F
+from torch.nn import functional
 from torch_models import from_torch, learnt, loaded, tensors
 
 Named = dict[str, torch.Tensor]
@@ -28,7 +28,9 @@ def main() -> None:
     }
 
     def loss(params: Named, inputs: torch.Tensor, labels: torch.Tensor, keep: torch.Tensor):
-        losses = F.cross_entropy(functional_call(module, params, inputs), labels, reduction="none")
+        losses = functional.cross_entropy(
+            functional_call(module, params, inputs), labels, reduction="none"
+        )
         return (losses * keep).sum() / keep.sum().clamp(min=1)
 
     gradients = vmap(grad(loss))

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from problems import Arrays, Problem
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 
 class Dense(nn.Module):
@@ -20,7 +20,7 @@ class Dense(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         *hidden, last = self.layers
         for layer in hidden:
-            x = F.relu(layer(x))
+            x = functional.relu(layer(x))
         return last(x)
 
 
@@ -35,11 +35,11 @@ class CNN(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         for convolution in self.convolutions:
-            x = F.max_pool2d(F.relu(convolution(x)), 2)
+            x = functional.max_pool2d(functional.relu(convolution(x)), 2)
         x = x.flatten(1)
         *hidden, last = self.layers
         for layer in hidden:
-            x = F.relu(layer(x))
+            x = functional.relu(layer(x))
         return last(x)
 
 
@@ -74,11 +74,11 @@ class PlainLSTM(LSTM):
                 getattr(self.lstm, f"{name}_l{layer}")
                 for name in ("weight_ih", "weight_hh", "bias_ih")
             )
-            inputs = F.linear(x, w, b)
+            inputs = functional.linear(x, w, b)
             hidden = cell = torch.zeros_like(inputs[:, 0, : self.width])
             states = []
             for here in inputs.unbind(1):
-                let_in, keep, new, let_out = (here + F.linear(hidden, u)).chunk(4, dim=1)
+                let_in, keep, new, let_out = (here + functional.linear(hidden, u)).chunk(4, dim=1)
                 cell = keep.sigmoid() * cell + let_in.sigmoid() * new.tanh()
                 hidden = let_out.sigmoid() * cell.tanh()
                 states.append(hidden)
@@ -210,7 +210,7 @@ class Trainer:
                 p.copy_(s)
         for x, y in batches:
             self.optimizer.zero_grad()
-            F.cross_entropy(self.module(x), y).backward()
+            functional.cross_entropy(self.module(x), y).backward()
             if row:
                 add_dynamic(self.params, server, row, self.alpha)
             self.optimizer.step()
