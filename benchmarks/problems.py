@@ -66,7 +66,7 @@ PROBLEMS = {
             mean_size=600,
             batch_size=50,
             epochs=2,
-            learning_rate=0.01,
+            learning_rate=0.002,
             rounds=6,
             layers={
                 **dense("hidden_0", 784, 200),
