@@ -7,10 +7,12 @@ python benchmarks/run.py --only scaling
 import argparse
 import itertools
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -232,10 +234,15 @@ def _key(row: report.Row) -> Key:
 
 
 def _json(command: list[str]) -> dict[str, Any]:
-    """What a script of ours prints."""
-    ended = subprocess.run(
-        [sys.executable, *command], stdout=subprocess.PIPE, text=True, check=True
-    )
+    """What a script of ours prints, started with an empty cache of compiled programs."""
+    with tempfile.TemporaryDirectory() as cache:
+        ended = subprocess.run(
+            [sys.executable, *command],
+            env=os.environ | {"XDG_CACHE_HOME": cache},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
     return json.loads(ended.stdout.splitlines()[-1])
 
 
@@ -251,11 +258,9 @@ def _processes(folder: Path) -> list[str]:
     for number in (1, 2):
         begin = folder / f"processes-{number}"
         asked = [*command, "run", str(experiment), "--processes", str(number)]
-        from time import perf_counter
-
-        began = perf_counter()
+        began = time.perf_counter()
         ended = subprocess.run(asked, cwd=_made(begin), capture_output=True, text=True)
-        taken = report.seconds(perf_counter() - began)
+        taken = report.seconds(time.perf_counter() - began)
         rows.append([str(number), taken if ended.returncode == 0 else "failed"])
     return report.table(("processes", "the whole of `holdfast new` and `run`"), rows)
 
