@@ -16,7 +16,7 @@ ROOT = HERE.parent
 ENVIRONMENTS = ROOT / ".venv-bench"
 TOLERANCE = 1e-4  # of a leaf's largest entry
 OF_THE_WAY = 1e-2  # of the distance from the first parameters
-PATIENCE = 600  # seconds for one side
+PATIENCE = 300  # seconds for one side
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +105,11 @@ class Found:
     def seconds(self) -> float:
         """Of a round in steady state."""
         return float(np.median(self.rounds))
+
+    @property
+    def whole(self) -> float:
+        """Of the whole run."""
+        return self.cold + sum(self.rounds)
 
 
 @dataclasses.dataclass(frozen=True)
