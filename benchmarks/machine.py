@@ -25,10 +25,16 @@ def describe() -> list[str]:
         f"- system: {platform.system()} {platform.release()}, Python {platform.python_version()}",
         f"- holdfast {version('holdfast')}: " + _versions(None, ("jax", "jaxlib", "flax", "numpy")),
         *(
-            f"- {name}: {_versions(name, _TOLD[name])}"
+            f"- {name}: {_versions(name, _TOLD[name])}{_instead(name)}"
             for name in sorted({s.environment for s in SIDES.values() if s.environment})
         ),
     ]
+
+
+def _instead(environment: str) -> str:
+    """FedJAX may be timed from its repository instead of the released package."""
+    checkout = environment == "fedjax" and os.environ.get("FEDJAX_SOURCE")
+    return "; timed from a checkout of its repository (FEDJAX_SOURCE)" if checkout else ""
 
 
 _TOLD = {

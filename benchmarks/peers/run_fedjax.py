@@ -9,7 +9,6 @@ import sys
 if source := os.environ.get("FEDJAX_SOURCE"):
     sys.path.insert(0, source)
 
-import fedjax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -114,7 +113,7 @@ def main() -> None:
 
     protocol.in_turn(asked, watch, a_round, after=lambda: jax.block_until_ready(params()))
     final = {name: np.asarray(a) for name, a in params().items()}
-    protocol.finish(asked, watch, final, jax=jax.__version__, fedjax=fedjax.__name__)
+    protocol.finish(asked, watch, final, jax=jax.__version__)
 
 
 if __name__ == "__main__":
