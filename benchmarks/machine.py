@@ -22,7 +22,7 @@ def describe() -> list[str]:
     return [
         f"- processor: {processor}, {os.cpu_count()} cores",
         f"- memory: {memory:.0f} GiB",
-        f"- system: {platform.system()} {platform.release()}, Python {platform.python_version()}",
+        f"- system: {platform.system()} {platform.release().split('-')[0]}, Python {platform.python_version()}",
         f"- holdfast {version('holdfast')}: " + _versions(None, ("jax", "jaxlib", "flax", "numpy")),
         *(
             f"- {name}: {_versions(name, _TOLD[name])}{_instead(name)}"
