@@ -19,10 +19,11 @@ def describe() -> list[str]:
     linux = Path("/proc/cpuinfo").exists()
     processor = _first("/proc/cpuinfo", "model name") if linux else platform.processor()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    system = f"{platform.system()} {platform.release().split('-')[0]}"
     return [
         f"- processor: {processor}, {os.cpu_count()} cores",
         f"- memory: {memory:.0f} GiB",
-        f"- system: {platform.system()} {platform.release().split('-')[0]}, Python {platform.python_version()}",
+        f"- system: {system}, Python {platform.python_version()}",
         f"- holdfast {version('holdfast')}: " + _versions(None, ("jax", "jaxlib", "flax", "numpy")),
         *(
             f"- {name}: {_versions(name, _TOLD[name])}{_instead(name)}"
