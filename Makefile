@@ -1,6 +1,7 @@
 # make demo     install, compare six methods on the bundled digits, write the report page
 # make test     install and run all tests
 # make oracles  the tests that pin numbers again, on programs compiled as users' are
+# make bench    time holdfast and its peers on the same tasks, write benchmarks/RESULTS.md (QUICK=1: a few minutes)
 # make docs     install and build the documentation into site/, links checked
 PYTHON ?= python3
 BIN := .venv/bin
@@ -8,7 +9,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 INSTALLED := .venv/installed
 TOOLS := .venv/tools
 
-.PHONY: demo test oracles lint format docs clean
+.PHONY: demo test oracles bench lint format docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/holdfast run src/holdfast/config/templates/digits.toml
@@ -29,6 +30,9 @@ format: $(TOOLS)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+bench: $(TOOLS)
+	$(BIN)/python benchmarks/run.py --python $(PYTHON) $(if $(QUICK),--quick) $(BENCH)
+
 docs: $(TOOLS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "documentation: site/index.html"
@@ -44,5 +48,5 @@ $(TOOLS): $(INSTALLED) requirements-dev.txt
 	touch $@
 
 clean:
-	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache src/*.egg-info
+	rm -rf .venv .venv-bench build dist site .mypy_cache .ruff_cache .pytest_cache src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,300 @@
+"""Time holdfast and its peers on the same tasks, and write benchmarks/RESULTS.md. `make bench` runs this.
+
+python benchmarks/run.py --only lr,mlp --peers torch,drjax
+python benchmarks/run.py --only scaling
+"""
+
+import argparse
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import machine
+import numpy as np
+import report
+from problems import PROBLEMS
+from rich.console import Console
+from rich.markdown import Markdown
+from scaling import CURVES, METHODS, draw
+from sides import ENVIRONMENTS, HERE, SIDES, Failed, Found, Side, build, compare, run, variants_for
+
+out = Console()
+Key = tuple[str, str, str]  # problem, sizes, method
+_LONG = 60  # seconds: a peer that takes longer is not run again
+SECTIONS = (*PROBLEMS, "own", "limit", "scaling")
+
+
+def arguments() -> argparse.Namespace:
+    """Of the command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    names = lambda text: text.split(",")  # noqa: E731
+    parser.add_argument("--only", type=names, default=list(SECTIONS), help=", ".join(SECTIONS))
+    parser.add_argument("--peers", type=names, default=list(SIDES), help=", ".join(SIDES))
+    parser.add_argument("--rounds", type=int, help="instead of the problem's own number")
+    parser.add_argument("--repetitions", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="tiny: does the harness work?")
+    parser.add_argument("--python", default=sys.executable, help="makes the environments")
+    found = parser.parse_args()
+    for given, known in ((found.only, SECTIONS), (found.peers, SIDES)):
+        if unknown := set(given) - set(known):
+            parser.error(f"unknown: {', '.join(sorted(unknown))}; give some of {', '.join(known)}")
+    if found.quick:
+        found.rounds, found.repetitions = found.rounds or 3, 1
+    found.peers = list(dict.fromkeys(["holdfast", *found.peers]))
+    return found
+
+
+def combinations(asked: argparse.Namespace) -> Iterator[Key]:
+    """What is compared; a quick run takes both kinds of sizes and both methods where rounds are short."""
+    for problem in PROBLEMS:
+        for sizes, method in itertools.product(("balanced", "lognormal"), METHODS):
+            short = problem in ("lr", "mlp") and sizes == "lognormal"
+            if problem in asked.only and (
+                not asked.quick or short or (sizes, method) == ("balanced", "fedavg")
+            ):
+                yield problem, sizes, method
+
+
+class Bench:
+    """A run of the harness: where its files are, what it has found."""
+
+    def __init__(self, asked: argparse.Namespace, folder: Path) -> None:
+        self.asked, self.folder = asked, folder
+        self.store = ENVIRONMENTS / "results.json"
+        self.results: dict[str, Any] = self._kept()
+        self.missing: dict[str, str] = {}
+
+    def _kept(self) -> dict[str, Any]:
+        """Earlier sections, if only some are measured now and in the same way."""
+        everything = set(self.asked.only) == set(SECTIONS)
+        if self.store.exists() and not everything:
+            kept = json.loads(self.store.read_text())
+            if kept.get("quick") == self.asked.quick:
+                return kept
+        return {"quick": self.asked.quick}
+
+    def save(self) -> None:
+        """After every section, so that a stopped run leaves what it has."""
+        ENVIRONMENTS.mkdir(exist_ok=True)
+        self.store.write_text(json.dumps(self.results))
+        text = report.render(self.results, machine.describe())
+        (HERE / "RESULTS.md").write_text(text)
+
+    def build(self) -> None:
+        """Environments of the peers."""
+        wanted = dict.fromkeys(SIDES[name].environment for name in self.asked.peers)
+        for environment in filter(None, wanted):
+            if why := build(environment, self.asked.python):
+                self.missing[environment] = why
+                out.print(f"  {environment}: {why}", markup=False)
+
+    def rounds(self, problem: str) -> int:
+        """Of one run."""
+        return self.asked.rounds or PROBLEMS[problem].rounds
+
+    def task(self, problem: str, sizes: str) -> Path:
+        """The task file, written once."""
+        path = self.folder / f"{problem}-{sizes}.npz"
+        if not path.exists():
+            command = [sys.executable, str(HERE / "task.py"), problem, sizes]
+            subprocess.run([*command, str(self.rounds(problem)), str(path)], check=True)
+        return path
+
+    def one(self, side: Side, key: Key, variant: str, cache: Path | None = None) -> Found | Failed:
+        """One run of one side; with an empty cache unless one is given."""
+        if side.environment in self.missing:
+            return Failed(self.missing[side.environment])
+        problem, sizes, method = key
+        own = cache or Path(tempfile.mkdtemp(dir=self.folder))
+        task = self.task(problem, sizes)
+        found = run(side, task, method, variant, self.rounds(problem), self.folder, own)
+        if cache is None:
+            shutil.rmtree(own)
+        said = found.why if isinstance(found, Failed) else report.seconds(found.seconds)
+        out.print(
+            f"  {' '.join(key)}: {side.title} {variant} {said}", markup=False, highlight=False
+        )
+        return found
+
+    def compare(self, key: Key) -> None:
+        """All sides on one task: every variant once, then in turns the best of each."""
+        runs: dict[str, list[Found]] = {}
+        failed: dict[str, str] = {}
+        for name in self.asked.peers:
+            side = SIDES[name]
+            variants = variants_for(side, key[0])
+            for variant in variants[: 1 if self.asked.quick else None]:
+                found = self.one(side, key, variant)
+                if isinstance(found, Failed):
+                    failed[name] = found.why
+                else:
+                    runs.setdefault(name, []).append(found)
+        for repetition in range(1, self.asked.repetitions):
+            order = list(runs)[:: -1 if repetition % 2 else 1]
+            for name in order:
+                best = min(runs[name], key=lambda f: f.seconds)
+                if name != "holdfast" and best.whole > _LONG:
+                    continue
+                found = self.one(SIDES[name], key, best.variant)
+                if isinstance(found, Found):
+                    runs[name].append(found)
+        rows = [self.row(key, name, runs, failed) for name in self.asked.peers]
+        kept = [r for r in self.results.get("compared", []) if _key(r) != key]
+        self.results["compared"] = kept + rows
+
+    def row(
+        self, key: Key, name: str, runs: dict[str, list[Found]], failed: dict[str, str]
+    ) -> report.Row:
+        """One line of a table: of the fastest variant, the smallest of its runs."""
+        row: report.Row = dict(zip(("problem", "sizes", "method"), key, strict=True))
+        row["side"] = name
+        if name not in runs:
+            return row | {"why": failed[name]}
+        best = min(runs[name], key=lambda f: f.seconds)
+        same = [f for f in runs[name] if f.variant == best.variant]
+        row |= {
+            "variant": best.variant,
+            "seconds": best.seconds,
+            "cold": min(f.cold for f in same),
+            "memory": max(f.memory for f in same),
+        }
+        if "holdfast" not in runs:
+            return row | {"why": "holdfast itself did not run, so nothing to compare with"}
+        with np.load(self.task(*key[:2])) as file:
+            first = {n.split(":")[1]: file[n] for n in file.files if ":" in n}
+        # Every run is looked at, not only the one that is shown.
+        differences = [compare(f.params, runs["holdfast"][0].params, first) for f in runs[name]]
+        return row | {
+            "difference": max(d.of_leaf for d in differences),
+            "way": max(d.of_way for d in differences),
+            "same": all(d.same for d in differences),
+        }
+
+    def own(self) -> None:
+        """Second starts, and one device against two."""
+        rows = []
+        for problem in list(PROBLEMS)[: 2 if self.asked.quick else None]:
+            for method in METHODS[: 1 if self.asked.quick else None]:
+                key, ours = (problem, "balanced", method), SIDES["holdfast"]
+                cache = Path(tempfile.mkdtemp(dir=self.folder))
+                found = [self.one(ours, key, v, cache) for v in ("", "", "one")]
+                shutil.rmtree(cache)
+                first, second, one = found
+                if not all(isinstance(f, Found) for f in found):
+                    raise SystemExit(f"holdfast does not run: {found}")
+                bits = all(np.array_equal(first.params[n], one.params[n]) for n in first.params)
+                row = {"problem": problem, "method": method, "bits": bits}
+                row |= {"first": first.cold, "second": second.cold}
+                rows.append(row | {"two": min(first.seconds, second.seconds), "one": one.seconds})
+        self.results["own"] = rows
+
+    def limit(self) -> None:
+        """Bare products against our round on the balanced task."""
+        rows = []
+        for problem in ("mlp", "cnn", "lstm"):
+            key = (problem, "balanced", "fedavg")
+            tried = []
+            for devices in (1, 2):
+                found = _json([str(HERE / "limit.py"), problem, str(devices)])
+                tried.append(found | {"problem": problem, "devices": devices})
+                out.print(f"  limit {problem}, {devices} devices: {found['gflops']:.0f} GFLOP/s")
+            best = min(tried, key=lambda f: f["seconds"])
+            ours = self.one(SIDES["holdfast"], key, "")
+            if isinstance(ours, Failed):
+                raise SystemExit(f"holdfast does not run: {ours.why}")
+            with np.load(self.task(problem, "balanced")) as file:
+                steps = float(file["counts"].sum(axis=1).mean())
+            rows.append(best | {"round": ours.seconds, "bare": steps * best["seconds"]})
+        self.results["limit"] = rows
+
+    def scaling(self) -> None:
+        """Curves, tables, figures."""
+        rows = []
+        rounds = 4 if self.asked.quick else 12
+        for curve, values in CURVES.items():
+            for value, method in itertools.product(
+                values[: 2 if self.asked.quick else None], METHODS
+            ):
+                few = max(4, rounds // 3) if curve == "parameters" else rounds
+                point = [str(HERE / "scaling.py"), curve, str(value), method, str(few)]
+                rows.append(_json(point))
+                out.print(f"  {curve} {value:,} {method}: {report.seconds(rows[-1]['seconds'])}")
+        self.results["scaling"] = rows
+        self.results["processes"] = _processes(self.folder)
+        draw(rows, HERE / "figures")
+
+
+def _key(row: report.Row) -> Key:
+    return row["problem"], row["sizes"], row["method"]
+
+
+def _json(command: list[str]) -> dict[str, Any]:
+    """What a script of ours prints, started with an empty cache of compiled programs."""
+    with tempfile.TemporaryDirectory() as cache:
+        ended = subprocess.run(
+            [sys.executable, *command],
+            env=os.environ | {"XDG_CACHE_HOME": cache},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+def _processes(folder: Path) -> list[str]:
+    """One and two processes, if the command has them."""
+    command = [sys.executable, "-m", "holdfast.cli"]
+    told = subprocess.run([*command, "run", "--help"], capture_output=True, text=True, check=True)
+    if "--processes" not in told.stdout:
+        return ["`holdfast run --processes`: not available."]
+    experiment = folder / "processes.toml"
+    subprocess.run([*command, "new", str(experiment)], check=True, capture_output=True)
+    rows = []
+    for number in (1, 2):
+        begin = folder / f"processes-{number}"
+        asked = [*command, "run", str(experiment), "--processes", str(number)]
+        began = time.perf_counter()
+        ended = subprocess.run(asked, cwd=_made(begin), capture_output=True, text=True)
+        taken = report.seconds(time.perf_counter() - began)
+        rows.append([str(number), taken if ended.returncode == 0 else "failed"])
+    return report.table(("processes", "the whole of `holdfast new` and `run`"), rows)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    asked = arguments()
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+        bench = Bench(asked, Path(folder))
+        bench.build()
+        for key in combinations(asked):
+            out.print(f"[bold]{', '.join(key)}[/]")
+            bench.compare(key)
+            bench.save()
+        for section in ("own", "limit", "scaling"):
+            if section in asked.only:
+                out.print(f"[bold]{section}[/]")
+                getattr(bench, section)()
+                bench.save()
+    out.print(Markdown((HERE / "RESULTS.md").read_text()))
+    wrong = [r for r in bench.results.get("compared", []) if not r.get("same", True)]
+    if wrong:
+        named = "; ".join(f"{' '.join(_key(r))} {r['side']}" for r in wrong)
+        out.print(f"[red]these computed something else than holdfast: {named}[/]")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""Scaling curves of holdfast: one point in one process, so that peak memory is that of the point.
+
+python benchmarks/scaling.py population 100000 feddyn
+"""
+
+import itertools
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CURVES: dict[str, tuple[int, ...]] = {
+    "population": (10**3, 10**4, 10**5, 10**6),
+    "cohort": (10, 32, 100, 316, 1000),
+    "parameters": (10**4, 10**5, 10**6, 10**7),
+}
+TITLES = {
+    "population": "clients in the population (100 a round, logistic regression 8-5, 4 examples each)",
+    "cohort": "clients a round (of 2000, MLP 32-64-10, 20 examples each, batch 10)",
+    "parameters": "parameters of the model (MLP 100-w-w-10, 10 clients a round of 100, 20 examples each)",
+}
+METHODS = ("fedavg", "feddyn")
+
+
+def _width(parameters: int) -> int:
+    """w with w^2 + 112 w + 10 parameters."""
+    return round(-56 + (56**2 + parameters - 10) ** 0.5)
+
+
+def _setting(curve: str, value: int) -> dict[str, Any]:
+    if curve == "population":
+        return {
+            "clients": value,
+            "each": 4,
+            "features": 8,
+            "classes": 5,
+            "cohort": 100,
+            "hidden": [],
+        }
+    if curve == "cohort":
+        return {"clients": 2000, "each": 20, "features": 32, "cohort": value, "hidden": [64]}
+    width = _width(value)
+    return {"clients": 100, "each": 20, "features": 100, "cohort": 10, "hidden": [width, width]}
+
+
+def measure(curve: str, value: int, method: str, rounds: int) -> dict[str, Any]:
+    """Seconds a round, seconds to the end of round 1, and peak memory."""
+    began = time.perf_counter()
+    from holdfast.cli import use_machine
+
+    use_machine()
+    from peers.protocol import own_peak
+
+    import holdfast as hf
+
+    setting = {"classes": 10} | _setting(curve, value)
+    rng = np.random.default_rng(0)
+    examples = setting["clients"] * setting["each"]
+    x = rng.standard_normal((examples, setting["features"]), dtype=np.float32)
+    y = rng.integers(0, setting["classes"], examples, dtype=np.int32)
+    offsets = np.arange(setting["clients"] + 1) * setting["each"]
+    algorithms = {"fedavg": hf.algorithms.fedavg, "feddyn": lambda: hf.algorithms.feddyn(0.01)}
+    stream = hf.rounds(
+        algorithms[method](),
+        hf.models.mlp(setting["hidden"], setting["classes"]),
+        hf.data.Clients(hf.Examples(x, y), np.arange(examples), offsets),
+        hf.Local(learning_rate=0.01, epochs=1, batch_size=10),
+        cohort=hf.cohorts.fixed(setting["cohort"]),
+    )
+    ends = []
+    for _ in itertools.islice(stream, rounds):
+        ends.append(time.perf_counter())
+    seconds = [b - a for a, b in itertools.pairwise(ends)]
+    return {
+        "curve": curve,
+        "value": value,
+        "method": method,
+        "seconds": statistics.median(seconds),
+        "cold": ends[0] - began,
+        "memory": own_peak(),
+        "data": int(x.nbytes + y.nbytes),
+    }
+
+
+def draw(points: list[dict[str, Any]], folder: Path) -> list[Path]:
+    """One figure a curve: seconds and memory, both axes logarithmic."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    folder.mkdir(exist_ok=True)
+    written = []
+    for curve in dict.fromkeys(p["curve"] for p in points):
+        figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
+        for method in METHODS:
+            mine = [p for p in points if (p["curve"], p["method"]) == (curve, method)]
+            values = [p["value"] for p in mine]
+            left.loglog(values, [p["seconds"] for p in mine], "o-", label=method)
+            right.loglog(values, [p["memory"] / 1e6 for p in mine], "o-", label=method)
+        left.set_ylabel("seconds a round")
+        right.set_ylabel("peak memory, MB")
+        for axes in (left, right):
+            axes.set_xlabel(curve)
+            axes.grid(alpha=0.3, which="both")
+            axes.legend()
+        written.append(folder / f"{curve}.png")
+        figure.savefig(written[-1], dpi=120)
+        plt.close(figure)
+    return written
+
+
+if __name__ == "__main__":
+    curve, value, method, rounds = sys.argv[1:]
+    print(json.dumps(measure(curve, int(value), method, int(rounds))))
