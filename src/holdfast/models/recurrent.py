@@ -8,10 +8,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from holdfast.errors import HoldfastError, explain_arguments
-from holdfast.models.model import Model, classifier
+from holdfast.models.model import Model, classifier, cross_entropy
 from holdfast.models.recurrence import GRU_BY, LSTM_BY, Kernel, recurrence_by
 from holdfast.trees import Tree
 
@@ -126,7 +125,7 @@ def _gru(module: GRU, padding: int | None) -> Model:
 
     def metrics(params: Tree, batch: Tree) -> dict[str, jax.Array]:
         logits: Any = module.apply({"params": params}, batch.x)
-        losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
+        losses = cross_entropy(logits, batch.y)
         correct = (jnp.argmax(logits, axis=-1) == batch.y).astype(losses.dtype)
         return {
             "loss": mean_over_positions(losses, batch.y),
