@@ -217,7 +217,7 @@ def _patches(x: jax.Array, window: Sequence[int], strides: tuple[int, int]) -> j
 
 
 def _put_back(
-    rows: jax.Array, x: jax.Array, window: tuple[int, int], strides: tuple[int, int]
+    rows: jax.Array, x: jax.Array, window: Sequence[int], strides: tuple[int, int]
 ) -> jax.Array:
     """The transpose of cutting patches out: every entry is added to the pixel it came from."""
     examples, height, _, channels = x.shape
