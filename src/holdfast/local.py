@@ -127,11 +127,16 @@ def solve(
     linear, pull, decay = (per_leaf(term, start) for term in tilt[:3])
     alpha = None if tilt.mix is None else tilt.mix[0]
     weight = alpha if tilt.weight is None else tilt.weight if alpha is None else tilt.weight * alpha
+    # pull (y - start) + linear is pull y + constant, with one array to read in a step, not two.
+    constant = [
+        li if pu is None else -pu * s if li is None else li - pu * s
+        for li, pu, s in zip(linear, pull, origin, strict=True)
+    ]
 
-    def bend(g: Any, li: Any, pu: Any, y: Any, s: Any) -> Any:
+    def bend(g: Any, co: Any, pu: Any, y: Any) -> Any:
         g = g if weight is None else weight * g
-        g = g if li is None else g + li
-        return g if pu is None else g + pu * (y - s)
+        g = g if pu is None else g + pu * y
+        return g if co is None else g + co
 
     optimizer: Any = None if steps.optimizer is None else steps.optimizer(steps.learning_rate)
 
@@ -142,7 +147,7 @@ def solve(
             g_tree = grad(k, z if tilt.mix is None else mix(alpha, z, tilt.mix[1]))
             watch("gradient", g_tree)
             g = definition.flatten_up_to(g_tree)
-            g = [bend(*terms) for terms in zip(g, linear, pull, y, origin, strict=True)]
+            g = [bend(*terms) for terms in zip(g, constant, pull, y, strict=True)]
             if steps.clip is not None:
                 factor = jnp.minimum(1.0, steps.clip / (norm(g) + 1e-6))
                 g = [factor * p for p in g]

@@ -8,7 +8,7 @@ import pytest
 from jax import lax
 
 import holdfast as hf
-from holdfast.models import convolve, convolve_patches, max_pool
+from holdfast.models import convolution, convolve, convolve_patches, max_pool
 from holdfast.models.convolution import convolution_by
 
 LAYOUT = ("NHWC", "HWIO", "NHWC")
@@ -61,6 +61,30 @@ def test_value_and_gradient_are_those_of_xla_in_float32():
 
 def test_value_and_gradient_are_those_of_xla_in_float64(x64):
     assert_equal_to_rounding(np.float64, 1e-11)
+
+
+@pytest.mark.parametrize("examples", [6, 7])
+def test_blocks_of_images_give_the_same(x64, monkeypatch, examples):
+    # Two images of patches at a time; seven images cannot be cut in blocks of one or two worth it.
+    patches = 4 * 4 * 3 * 3 * 2 * 8
+    monkeypatch.setattr(convolution, "_BYTES", 5 * patches)
+    x, kernel = random(0, examples, 6, 6, 2, dtype=float), random(1, 3, 3, 2, 4, dtype=float)
+    assert convolution._block(x, kernel, (1, 1)) == {6: 3, 7: 7}[examples]
+
+    @jax.jit
+    def both(x, kernel):
+        def run(by):
+            def convolved(x, kernel):
+                return convolution_by(by)(x, kernel, (1, 1), "VALID", dimension_numbers=LAYOUT)
+
+            return value_and_slopes(convolved, x, kernel)
+
+        return run("patches"), run("xla")
+
+    for found, expected in zip(*both(x, kernel), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+    for found, expected in zip(*jax.vmap(both)(x[None], kernel[None]), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
 
 
 def test_it_works_in_loops_over_clients_and_for_products_with_the_hessian(x64):
@@ -142,3 +166,24 @@ def test_pooling_and_its_gradient_are_those_of_xla(x64):
     for (found, expected), case in zip(both(x), cases, strict=True):
         for a, b in zip(found, expected, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-12, err_msg=str(case))
+
+
+def test_pixels_that_are_equally_large_share_the_gradient():
+    x = jnp.asarray([[1.0, 1.0], [0.0, 1.0]])[None, :, :, None]
+    slope = jax.grad(lambda x: max_pool(x).sum())(x)[0, :, :, 0]
+    np.testing.assert_allclose(slope, np.array([[1, 1], [0, 1]]) / 3, rtol=1e-6)
+    value, moved = jax.jvp(max_pool, (x,), (jnp.ones_like(x),))
+    assert value.item() == 1
+    np.testing.assert_allclose(moved.item(), 1, rtol=1e-6)
+
+
+def test_a_layer_is_flax_own_with_pooling_and_relu():
+    x = random(0, 2, 8, 8, 3)
+    layer = convolution.ConvolutionLayer(4, 3, "VALID", True, "auto")
+    params = layer.init(jax.random.key(0), x)["params"]
+    like = nn.Conv(4, (3, 3), padding="VALID")
+    begun = like.init(jax.random.key(0), x)["params"]
+    assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, begun)
+    params = {"kernel": params["kernel"], "bias": random(1, 4)}
+    expected = nn.relu(max_pool(like.apply({"params": params}, x)))
+    np.testing.assert_allclose(layer.apply({"params": params}, x), expected, rtol=1e-4, atol=1e-5)

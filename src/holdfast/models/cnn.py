@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax
 
 from holdfast.errors import HoldfastError, explain_arguments
-from holdfast.models.convolution import Convolution, convolution_by, max_pool
+from holdfast.models.convolution import Convolution, ConvolutionLayer, convolution_by
 from holdfast.models.images import image_classifier, pixels
 from holdfast.models.model import Model
 
@@ -30,17 +30,11 @@ class CNN(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         x = pixels(x)
         for i, width in enumerate(self.channels):
-            x = nn.Conv(
-                width,
-                (self.kernel, self.kernel),
-                padding=self.padding,
-                conv_general_dilated=convolution_by(self.convolution),
-                name=f"convolution_{i}",
+            pooled = self.pool == "each" or i == len(self.channels) - 1
+            name = f"convolution_{i}"
+            x = ConvolutionLayer(
+                width, self.kernel, self.padding, pooled, self.convolution, name=name
             )(x)
-            # ReLU keeps the order of numbers, so it may wait for pooling and has a quarter to do.
-            if self.pool == "each" or i == len(self.channels) - 1:
-                x = max_pool(x)
-            x = nn.relu(x)
         training = self.has_rng("dropout")
         x = x.reshape((x.shape[0], -1))
         x = nn.Dropout(self.dropout[0], deterministic=not training)(x)

@@ -8,12 +8,32 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from jax import lax
 
 from holdfast.errors import HoldfastError, explain_arguments
-from holdfast.models.model import Model, classifier
+from holdfast.models.model import Model, classifier, cross_entropy
+from holdfast.models.recurrence import GRU_BY, LSTM_BY, Kernel, recurrence_by
 from holdfast.trees import Tree
+
+
+class Projection(nn.Module):
+    """A dense layer on (positions, examples, width); its bias is left to be added in the loop."""
+
+    width: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        # In 32 bits, as flax draws its own layers, also where 64 are enabled.
+        shape = (x.shape[-1], self.width)
+        kernel = self.param("kernel", nn.initializers.lecun_normal(), shape, jnp.float32)
+        bias = self.param("bias", nn.initializers.zeros, (self.width,), jnp.float32)
+        # Flat, because XLA would transpose three axes for the gradient of the kernel.
+        rows = x.reshape(-1, x.shape[2]) @ kernel
+        return rows.reshape(*x.shape[:2], self.width), bias
+
+
+def _embedded(x: jax.Array, vocabulary: int, width: int) -> jax.Array:
+    # Called in a module's compact method. Time comes first from here on.
+    return nn.Embed(vocabulary, width, name="characters")(jnp.swapaxes(x, 0, 1))
 
 
 class GRU(nn.Module):
@@ -22,34 +42,27 @@ class GRU(nn.Module):
     vocabulary: int
     embedding: int
     width: int
+    kernel: Kernel = "auto"
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        characters = nn.Embed(self.vocabulary, self.embedding, name="characters")(x)
+        characters = _embedded(x, self.vocabulary, self.embedding)
         # One product for all time steps: the loop is left with what depends on the state.
-        inputs = nn.Dense(3 * self.width, name="input")(characters)
+        inputs, bias = Projection(3 * self.width, name="input")(characters)
         gates = (self.width, 3 * self.width)
-        # In 32 bits, as flax draws its own layers, also where 64 are enabled.
         recurrent = self.param("recurrent", nn.initializers.orthogonal(), gates, jnp.float32)
-        bias = self.param("candidate_bias", nn.initializers.zeros, (self.width,), jnp.float32)
-
-        def step(state: jax.Array, here: jax.Array) -> tuple[jax.Array, jax.Array]:
-            reset_in, update_in, candidate_in = jnp.split(here, 3, axis=1)
-            reset_back, update_back, candidate_back = jnp.split(state @ recurrent, 3, axis=1)
-            reset = nn.sigmoid(reset_in + reset_back)
-            update = nn.sigmoid(update_in + update_back)
-            candidate = jnp.tanh(candidate_in + reset * (candidate_back + bias[None]))
-            state = (1 - update) * candidate + update * state
-            return state, state
-
-        start = jnp.zeros((len(x), self.width), inputs.dtype)
-        _, states = lax.scan(step, start, jnp.swapaxes(inputs, 0, 1))
+        candidate = self.param("candidate_bias", nn.initializers.zeros, (self.width,), jnp.float32)
+        states = recurrence_by(self.kernel, GRU_BY)(inputs, bias, recurrent, candidate)
         return nn.Dense(self.vocabulary, name="classifier")(jnp.swapaxes(states, 0, 1))
 
 
 @explain_arguments
 def gru(
-    vocabulary: int, embedding: int = 96, width: int = 128, padding: int | None = None
+    vocabulary: int,
+    embedding: int = 96,
+    width: int = 128,
+    padding: int | None = None,
+    kernel: Kernel = "auto",
 ) -> Model:
     r"""A gated recurrent unit that predicts the next character at every position.
 
@@ -72,6 +85,8 @@ def gru(
         embedding: width of the embedding.
         width: of the state.
         padding: a character that is not counted where it is the one to predict.
+        kernel: `"fused"` (fast on a CPU; no forward-mode derivative), `"scan"`, or `"auto"` for what
+            suits the backend.
 
     Example:
         >>> import holdfast as hf
@@ -81,7 +96,7 @@ def gru(
         >>> model = hf.models.gru(vocabulary=3)
         >>> model.check(examples)
         >>> model
-        Model(GRU(vocabulary=3, embedding=96, width=128))
+        Model(GRU(vocabulary=3, embedding=96, width=128, kernel='auto'))
 
     Reference: Cho et al., "Learning phrase representations using RNN encoder-decoder", EMNLP 2014,
     with the reset gate after the product, as in cuDNN.
@@ -95,7 +110,8 @@ def gru(
         raise HoldfastError(
             f"gru: padding={padding}; give one of the characters 0..{vocabulary - 1}, or None."
         )
-    return _gru(GRU(vocabulary, embedding, width), padding)
+    recurrence_by(kernel, GRU_BY)  # raises for what it does not know
+    return _gru(GRU(vocabulary, embedding, width, kernel), padding)
 
 
 @functools.lru_cache(maxsize=64)
@@ -109,7 +125,7 @@ def _gru(module: GRU, padding: int | None) -> Model:
 
     def metrics(params: Tree, batch: Tree) -> dict[str, jax.Array]:
         logits: Any = module.apply({"params": params}, batch.x)
-        losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
+        losses = cross_entropy(logits, batch.y)
         correct = (jnp.argmax(logits, axis=-1) == batch.y).astype(losses.dtype)
         return {
             "loss": mean_over_positions(losses, batch.y),
@@ -142,31 +158,22 @@ def _check_characters(what: str, ids: np.ndarray, vocabulary: int) -> None:
 
 
 class LSTMLayer(nn.Module):
-    """The states of one LSTM at every position; its equations are those of `lstm`."""
+    """The states of one LSTM at every position; its equations are those of `lstm`.
+
+    Inputs and states have shape (positions, examples, width).
+    """
 
     width: int
+    kernel: Kernel = "auto"
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         # One product for all time steps: the loop is left with what depends on the state.
-        inputs = nn.Dense(4 * self.width, name="input")(x)
+        inputs, bias = Projection(4 * self.width, name="input")(x)
         gates = (self.width, 4 * self.width)
-        # In 32 bits, as flax draws its own layers, also where 64 are enabled.
         recurrent = self.param("recurrent", nn.initializers.orthogonal(), gates, jnp.float32)
-
-        def step(
-            state: tuple[jax.Array, jax.Array], here: jax.Array
-        ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-            hidden, cell = state
-            parts = jnp.split(here + hidden @ recurrent, 4, axis=1)
-            let_in, keep, let_out = (nn.sigmoid(parts[i]) for i in (0, 1, 3))
-            cell = keep * cell + let_in * jnp.tanh(parts[2])
-            hidden = let_out * jnp.tanh(cell)
-            return (hidden, cell), hidden
-
-        start = jnp.zeros((len(x), self.width), inputs.dtype)
-        _, states = lax.scan(step, (start, start), jnp.swapaxes(inputs, 0, 1))
-        return jnp.swapaxes(states, 0, 1)
+        states: jax.Array = recurrence_by(self.kernel, LSTM_BY)(inputs, bias, recurrent)
+        return states
 
 
 class LSTM(nn.Module):
@@ -176,17 +183,24 @@ class LSTM(nn.Module):
     embedding: int
     width: int
     layers: int
+    kernel: Kernel = "auto"
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        states = nn.Embed(self.vocabulary, self.embedding, name="characters")(x)
+        states = _embedded(x, self.vocabulary, self.embedding)
         for i in range(self.layers):
-            states = LSTMLayer(self.width, name=f"lstm_{i}")(states)
-        return nn.Dense(self.vocabulary, name="classifier")(states[:, -1])
+            states = LSTMLayer(self.width, self.kernel, name=f"lstm_{i}")(states)
+        return nn.Dense(self.vocabulary, name="classifier")(states[-1])
 
 
 @explain_arguments
-def lstm(vocabulary: int, embedding: int = 8, width: int = 100, layers: int = 2) -> Model:
+def lstm(
+    vocabulary: int,
+    embedding: int = 8,
+    width: int = 100,
+    layers: int = 2,
+    kernel: Kernel = "auto",
+) -> Model:
     r"""Stacked LSTMs that predict the character after a text, by default FedDyn's for Shakespeare.
 
     With $e_t$ the embedding of the character at $t$, or above the first layer the state of the
@@ -208,6 +222,8 @@ def lstm(vocabulary: int, embedding: int = 8, width: int = 100, layers: int = 2)
         embedding: width of the embedding.
         width: of each layer's state.
         layers: number of LSTMs, one on top of the other.
+        kernel: `"fused"` (fast on a CPU; no forward-mode derivative), `"scan"`, or `"auto"` for what
+            suits the backend.
 
     Example:
         >>> import holdfast as hf
@@ -216,7 +232,7 @@ def lstm(vocabulary: int, embedding: int = 8, width: int = 100, layers: int = 2)
         >>> model = hf.models.lstm(vocabulary=3)
         >>> model.check(examples)
         >>> model
-        Model(LSTM(vocabulary=3, embedding=8, width=100, layers=2))
+        Model(LSTM(vocabulary=3, embedding=8, width=100, layers=2, kernel='auto'))
 
     Reference: Hochreiter and Schmidhuber, "Long short-term memory", Neural Computation 1997, with
     the forget gate of Gers et al. 2000; Acar et al., "Federated learning based on dynamic
@@ -227,7 +243,8 @@ def lstm(vocabulary: int, embedding: int = 8, width: int = 100, layers: int = 2)
             f"lstm: vocabulary={vocabulary}, embedding={embedding}, width={width}, layers={layers}; "
             f"give at least 2 characters, 1 layer and widths of at least 1."
         )
-    return _lstm(LSTM(vocabulary, embedding, width, layers))
+    recurrence_by(kernel, LSTM_BY)  # raises for what it does not know
+    return _lstm(LSTM(vocabulary, embedding, width, layers, kernel))
 
 
 @functools.lru_cache(maxsize=64)

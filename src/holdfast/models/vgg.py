@@ -4,7 +4,7 @@ import flax.linen as nn
 import jax
 
 from holdfast.errors import HoldfastError, explain_arguments
-from holdfast.models.convolution import Convolution, convolution_by, max_pool
+from holdfast.models.convolution import Convolution, ConvolutionLayer, convolution_by
 from holdfast.models.images import image_classifier, pixels
 from holdfast.models.model import Model
 
@@ -24,14 +24,8 @@ class VGG(nn.Module):
         number = 0
         for block in self.blocks:
             for i, width in enumerate(block):
-                x = nn.Conv(
-                    width,
-                    (3, 3),
-                    conv_general_dilated=convolution_by(self.convolution),
-                    name=f"convolution_{number}",
-                )(x)
-                # ReLU keeps the order of numbers, so it may wait for pooling.
-                x = nn.relu(max_pool(x) if i == len(block) - 1 else x)
+                pooled, name = i == len(block) - 1, f"convolution_{number}"
+                x = ConvolutionLayer(width, 3, "SAME", pooled, self.convolution, name=name)(x)
                 number += 1
         x = x.reshape((x.shape[0], -1))
         training = self.has_rng("dropout")
