@@ -4,6 +4,7 @@ So a result depends neither on how a cohort is spread over devices nor on which 
 """
 
 import enum
+from typing import Any
 
 import jax
 import numpy as np
@@ -35,6 +36,25 @@ def round_key(seed: int, t: int) -> jax.Array:
 def client_key(round_key: jax.Array, client: jax.Array, purpose: Purpose) -> jax.Array:
     """The key of one client in one round, for one purpose."""
     return jax.random.fold_in(jax.random.fold_in(round_key, client), purpose)
+
+
+class HostStreams:
+    """`host_generator` for many clients: one generator that is set to each, which is three times as fast.
+
+    A stream ends where the next one is asked for.
+    """
+
+    def __init__(self, purpose: Purpose, seed: int) -> None:
+        self._bits = np.random.Philox(key=np.array([seed, purpose], np.uint64))
+        self._generator = np.random.Generator(self._bits)
+        self._begin: Any = self._bits.state
+
+    def at(self, t: int, client: int) -> np.random.Generator:
+        """The stream of one client in one round, from its beginning."""
+        counter = np.array([0, 0, client, t], np.uint64)
+        self._begin["state"]["counter"] = counter
+        self._bits.state = self._begin
+        return self._generator
 
 
 def host_generator(purpose: Purpose, seed: int, t: int = 0, client: int = 0) -> np.random.Generator:

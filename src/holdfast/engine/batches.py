@@ -6,7 +6,7 @@ import functools
 import numpy as np
 
 from holdfast.data.clients import Clients
-from holdfast.keys import Purpose, host_generator
+from holdfast.keys import HostStreams, Purpose
 from holdfast.local import Local
 from holdfast.round import Work
 
@@ -19,6 +19,10 @@ class Planner:
     local: Local
     seed: int
     purpose: Purpose = Purpose.ORDER
+
+    @functools.cached_property
+    def _streams(self) -> HostStreams:
+        return HostStreams(self.purpose, self.seed)
 
     @functools.cached_property
     def sizes(self) -> np.ndarray:
@@ -108,7 +112,7 @@ class Planner:
         if not self.local.shuffle or len(mine) <= batch:  # within one batch there is no order
             out[:, :taken] = mine[:taken]
         else:
-            rng = host_generator(self.purpose, self.seed, t, client)
-            for one_pass in out:
-                one_pass[:taken] = rng.permutation(mine)[:taken]
+            passes = np.tile(mine, (len(out), 1))
+            self._streams.at(t, client).permuted(passes, axis=1, out=passes)
+            out[:, :taken] = passes[:, :taken]
         return out.reshape(-1, batch)[:steps]

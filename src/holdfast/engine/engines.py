@@ -29,11 +29,13 @@ from holdfast.trees import Tree
 
 _AXIS = "clients"
 _WIDTH_ON_ACCELERATORS = 16
+_WIDTH_OF_TINY_STEPS = 32
 
 
 def _spread(
     mesh: Mesh,
     width: int,
+    even: bool,
     apart: bool,
     leaf: jax.Array,
     visit: Visit,
@@ -54,7 +56,7 @@ def _spread(
             stacked, out = lax.scan(one, stacked, at_work)
         else:
             chunks = tree.map(lambda a: a.reshape(-1, width, *a.shape[1:]), at_work)
-            together = functools.partial(_together, visit, told)
+            together = functools.partial(_together, visit, even, told)
             stacked, out = lax.scan(together, stacked, chunks)
             out = tree.map(lambda a: a.reshape(-1, *a.shape[2:]), out)
         while tree.leaves(stacked)[0].shape[0] > 1:
@@ -91,11 +93,17 @@ def _into_leaf(
 
 
 def _together(
-    visit: Visit, told: Told, stacked: Tree, chunk: tuple[Tree, jax.Array]
+    visit: Visit, even: bool, told: Told, stacked: Tree, chunk: tuple[Tree, jax.Array]
 ) -> tuple[Tree, Tree]:
     """Several clients at a time, until the last of them is done; their replies one by one."""
     (rows, work), leaf = chunk
-    replies = jax.vmap(lambda row, slot: visit.reply(row, slot, told))(rows, work)
+    together, along = work, Work(*(0 for _ in Work._fields))
+    if even:
+        # One bound for all: with one each, every step would select whose numbers still change. An
+        # empty place then runs along, and is not accepted.
+        together, along = work._replace(count=jnp.max(work.count)), along._replace(count=None)
+    reply = jax.vmap(lambda row, slot: visit.reply(row, slot, told), in_axes=(0, along))
+    replies = reply(rows, together)
 
     def add(mine: Tree, slot: tuple[Reply, Sides, Work]) -> tuple[Tree, Tree]:
         return visit.accept(mine, *slot, told)
@@ -103,8 +111,10 @@ def _together(
     return lax.scan(functools.partial(_into_leaf, add), stacked, ((replies, rows, work), leaf))
 
 
-def _spread_round(mesh: Mesh, width: int, apart: bool, leaf: jax.Array, **given: Any) -> Outcome:
-    cohort = functools.partial(_spread, mesh, width, apart, leaf)
+def _spread_round(
+    mesh: Mesh, width: int, even: bool, apart: bool, leaf: jax.Array, **given: Any
+) -> Outcome:
+    cohort = functools.partial(_spread, mesh, width, even, apart, leaf)
     outcome = federated_round(**given, cohort=cohort)
     if mesh.size == 1:
         return outcome
@@ -116,7 +126,7 @@ def _spread_round(mesh: Mesh, width: int, apart: bool, leaf: jax.Array, **given:
 
 _compiled_round = jax.jit(
     _spread_round,
-    static_argnames=("mesh", "width", "apart", "model", "central_loss", "around"),
+    static_argnames=("mesh", "width", "even", "apart", "model", "central_loss", "around"),
 )
 _compiled_preparation = jax.jit(prepare_cohort, static_argnames="model")
 
@@ -138,8 +148,9 @@ class Engine:
     Args:
         devices: how many to spread a cohort over, a power of two; as many as there are unless given,
             up to 8. Results do not depend on it, to the bit.
-        width: clients that a device works on at a time; 1 on a CPU, where each takes just its own
-            number of steps, and 16 on accelerators unless given. Results depend on it by rounding.
+        width: clients that a device works on at a time. Unless given, 1 on a CPU, where each takes just
+            its own number of steps (but up to 32 where steps are tiny and clients alike), and 16 on
+            accelerators. Results depend on it by rounding.
     """
 
     devices: int | None = None
@@ -215,29 +226,41 @@ class Engine:
         t: int,
         leaf: np.ndarray | None = None,
         width: int = 1,
+        even: bool = False,
         apart: bool = False,
         **given: Any,
     ) -> Outcome:
-        """One round, of so many clients at a time; `apart`: every device has examples of its own."""
+        """One round, of so many clients at a time.
+
+        `even`: all have the same work. `apart`: every device has examples of its own.
+        """
         slots = len(given["work"].client)
         leaf = np.zeros(slots, np.int32) if leaf is None else leaf
         if self.mesh.size == 1:
-            return _compiled_round(mesh=self.mesh, width=width, apart=apart, leaf=leaf, **given)
+            return _compiled_round(
+                mesh=self.mesh, width=width, even=even, apart=apart, leaf=leaf, **given
+            )
         moved = (given["rows"], given["work"], leaf)
         given["rows"], given["work"], leaf = self._apart(moved)
         if apart:
             given["examples"] = self._apart(given["examples"])
         given["x"], given["server"] = self.everywhere((given["x"], given["server"]))
-        out = _compiled_round(mesh=self.mesh, width=width, apart=apart, leaf=leaf, **given)
+        out = _compiled_round(
+            mesh=self.mesh, width=width, even=even, apart=apart, leaf=leaf, **given
+        )
         # One copy of what all devices have: evaluating it on each would be the same work twice.
         x, server = tree.map(lambda a: a.addressable_data(0), (out.x, out.server))
         return out._replace(x=x, server=server)
 
-    def layout(self, clients: int, steady: bool, uniform: bool) -> Layout:
-        """Places in the program: powers of two where cohorts vary, so that few are compiled."""
+    def layout(self, clients: int, steady: bool, uniform: bool, tiny: bool) -> Layout:
+        """Places in the program: powers of two where cohorts vary, so that few are compiled.
+
+        `tiny` says that a step is mostly overhead, which clients with the same work can share.
+        """
         slots = clients if steady else 1 << max(0, clients - 1).bit_length()
         devices = self.mesh.size
-        width = self.width or (1 if jax.default_backend() == "cpu" else _WIDTH_ON_ACCELERATORS)
+        on_cpu = _WIDTH_OF_TINY_STEPS if tiny and uniform else 1
+        width = self.width or (on_cpu if jax.default_backend() == "cpu" else _WIDTH_ON_ACCELERATORS)
         width = min(width, -(-slots // devices))
         return Layout(slots, uniform, devices, max(LEAVES, devices), width)
 
@@ -270,6 +293,7 @@ class DebugEngine:
         t: int,
         leaf: np.ndarray | None = None,
         width: int = 1,
+        even: bool = False,
         apart: bool = False,
         **given: Any,
     ) -> Outcome:
@@ -277,6 +301,6 @@ class DebugEngine:
         with jax.disable_jit(), debugging(round=t):
             return federated_round(**given)
 
-    def layout(self, clients: int, steady: bool, uniform: bool) -> Layout:
+    def layout(self, clients: int, steady: bool, uniform: bool, tiny: bool) -> Layout:
         """No empty places."""
         return Layout(clients, uniform=True)

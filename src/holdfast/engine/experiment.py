@@ -40,6 +40,8 @@ from holdfast.stores.storage import Storage
 from holdfast.trees import Tree, add, describe_shapes, nbytes, signature
 
 _WORTH_SHARING = 3e8  # operations a round, some milliseconds; below, handing out costs more
+_TINY = 5e4  # operations a step; starting it costs as much
+_MANY = 50  # steps of a client, for which it is worth compiling them together
 _PREPARED_TOGETHER = 32  # clients; they share one program and the memory of their rows
 
 
@@ -132,10 +134,14 @@ class Experiment:
         """All devices where a round is long enough to be shared; results do not depend on it."""
         if len(jax.devices()) == 1 or processes.count() > 1:
             return Engine()
-        size = sum(int(p.size) for p in tree.leaves(self.params))
-        examples = self.planner.steps[self._cohort_of(0)].sum() * self.planner.batch_size
-        # A parameter costs about six operations per example, forwards and backwards.
-        return Engine() if 6 * size * examples > _WORTH_SHARING else Engine(devices=1)
+        steps = int(self.planner.steps[self._cohort_of(0)].sum())
+        return Engine() if self._operations(steps) > _WORTH_SHARING else Engine(devices=1)
+
+    def _operations(self, steps: int) -> int:
+        """A parameter costs about six per example, forwards and backwards."""
+        return (
+            6 * sum(int(p.size) for p in tree.leaves(self.params)) * self.planner.batch_size * steps
+        )
 
     def _fits_on_a_device(self) -> bool:
         return nbytes(self.clients.examples) <= self.storage.device_bytes
@@ -242,7 +248,8 @@ class Experiment:
         known = self._ahead
         if known is None or known[0] != t or not np.array_equal(known[1], ids):
             steady = getattr(self.cohort, "steady", False)
-            layout = self.engine.layout(len(ids), steady, self.planner.uniform)
+            tiny = self._operations(steps=1) < _TINY and self.planner.largest[1] >= _MANY
+            layout = self.engine.layout(len(ids), steady, self.planner.uniform, tiny)
             position, leaf = layout.arrange(self.planner.steps[ids])
             places = np.where(position < 0, -1, ids[position])
             here = self.engine.here(places)
@@ -288,6 +295,7 @@ class Experiment:
                 "around": None if self.selection is None else self.selection.around,
                 "leaf": leaf,
                 "width": width,
+                "even": self.planner.uniform,
                 "apart": self.feed.apart,
             }
             | self._central(t)
