@@ -85,7 +85,7 @@ PROBLEMS = {
             batch_size=50,
             epochs=1,
             learning_rate=0.0005,
-            rounds=4,
+            rounds=3,
             layers={
                 "convolution_0/kernel": (5, 5, 3, 64),
                 "convolution_0/bias": (64,),
@@ -107,7 +107,7 @@ PROBLEMS = {
             batch_size=100,
             epochs=1,
             learning_rate=0.5,
-            rounds=4,
+            rounds=3,
             layers={
                 "characters/embedding": (80, 8),
                 **_lstm(0, 8, 100),

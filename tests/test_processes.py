@@ -59,7 +59,7 @@ def same_results(one, two):
 
 def test_two_processes_give_the_bits_of_one_and_survive_a_loss(tmp_path):
     file = tmp_path / "experiment.toml"
-    file.write_text(FILE.format(rounds=150))
+    file.write_text(FILE.format(rounds=60))
     finished(holdfast("run", str(file), "--out", str(tmp_path / "one")))
     two = tmp_path / "two"
     run = holdfast("run", str(file), "--out", str(two), "--processes", "2")

@@ -135,8 +135,8 @@ def solve(
 
     def bend(g: Any, co: Any, pu: Any, y: Any) -> Any:
         g = g if weight is None else weight * g
-        g = g if pu is None else g + pu * y
-        return g if co is None else g + co
+        g = g if co is None else g + co
+        return g if pu is None else g + pu * y
 
     optimizer: Any = None if steps.optimizer is None else steps.optimizer(steps.learning_rate)
 

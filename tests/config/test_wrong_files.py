@@ -63,6 +63,16 @@ WRONG = {
         9,
         "`clients` is 4.5 in [partition]; expected a whole number.",
     ),
+    "a size that is none": (
+        ("[cohort]", '[storage]\nmemory = "much"\n\n[cohort]'),
+        18,
+        'Storage: memory=\'much\' is not a size; give bytes, or such as "500 MB" or "2 GB".',
+    ),
+    "devices that are not there": (
+        ("[cohort]", "[engine]\ndevices = 64\n\n[cohort]"),
+        18,
+        "Engine: devices=64, and JAX has",
+    ),
     "rounds below one": (("rounds = 2", "rounds = 0"), 1, "`rounds` is 0; expected at least 1."),
     "an unknown method": (
         ('name = "feddyn"', 'name = "fedyn"'),

@@ -6,6 +6,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.engine.feeds import Gathered
+from holdfast.keys import HostStreams, Purpose, host_generator
 from holdfast.testing import _everything
 from tests.problems import same_bits, tiny_clients
 
@@ -64,6 +65,45 @@ def test_several_clients_at_a_time_differ_by_rounding(name):
             strict=True,
         ):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_clients_with_the_same_work_share_the_bound_of_their_loop():
+    """With an empty place in the last chunk, and one client whose numbers are not finite."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(32, 3)).astype(np.float32)
+    x[8] = 1e30
+    parts = [hf.Examples(x[i : i + 8], rng.integers(0, 3, 8)) for i in range(0, 32, 8)]
+    clients = hf.Clients.from_datasets(parts)
+    one, many = (
+        run(METHODS["feddyn"], clients=clients, cohort=None, engine=hf.Engine(width=width))
+        for width in (1, 3)
+    )
+    assert one.history["left_out"].tolist() == many.history["left_out"].tolist() == [1, 1, 1]
+    for a, b in zip(jax.tree.leaves(many.params), jax.tree.leaves(one.params), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_tiny_steps_are_taken_together_without_being_asked():
+    rng = np.random.default_rng(0)
+    clients = hf.Clients.from_datasets(
+        [hf.Examples(rng.normal(size=(100, 2)).astype(np.float32), rng.integers(0, 2, 100))] * 5
+    )
+    settings = {"clients": clients, "cohort": None, "local": hf.Local(0.1, batch_size=2)}
+    settings |= {"model": hf.models.softmax_regression(2), "rounds": 1}
+    itself = run(METHODS["feddyn"], **settings)
+    experiment = itself.experiment
+    assert experiment.plan(1, experiment.draw(itself.state)).width == 5
+    alone = run(METHODS["feddyn"], **settings, engine=hf.Engine(width=1))
+    for a, b in zip(jax.tree.leaves(itself.params), jax.tree.leaves(alone.params), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_one_generator_for_all_clients_draws_what_each_would():
+    streams = HostStreams(Purpose.ORDER, 5)
+    for t, client, n in ((0, 0, 7), (3, 100_000, 400), (0, 0, 30)):
+        mine, theirs = streams.at(t, client), host_generator(Purpose.ORDER, 5, t, client)
+        assert mine.permutation(n).tolist() == theirs.permutation(n).tolist()
+        assert mine.integers(9, dtype=np.uint32) == theirs.integers(9, dtype=np.uint32)
 
 
 def test_a_width_of_nobody_is_refused():
