@@ -53,7 +53,7 @@ PROBLEMS = {
             batch_size=10,
             epochs=10,
             learning_rate=0.05,
-            rounds=10,
+            rounds=6,
             layers=dense("classifier", 30, 5),
             inputs=(30,),
             classes=5,
@@ -67,7 +67,7 @@ PROBLEMS = {
             batch_size=50,
             epochs=2,
             learning_rate=0.002,
-            rounds=6,
+            rounds=5,
             layers={
                 **dense("hidden_0", 784, 200),
                 **dense("hidden_1", 200, 200),
