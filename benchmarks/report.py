@@ -159,8 +159,8 @@ def _point(row: Row) -> list[str]:
 
 
 NOTES = """
-- A side is a process of its own. *round* is the median of the rounds after the first, of several runs the
-  smallest; sides take turns, so that a slow minute of the machine hits all. *cold start* is from the start of
+- A side is a process of its own. *round* is the fastest after the first, over its runs: what else happens on a
+  machine only adds. Sides take turns, so that a slow minute of the machine hits all. *cold start* is from the start of
   the process, imports and reading the data included, to the end of round 1; holdfast's with an empty cache of
   compiled programs. Where a side was tried in several ways, the fastest in steady state is shown.
 - *memory* is the most a process had resident; Flower's is its own and what its workers had to themselves
