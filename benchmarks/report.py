@@ -159,10 +159,10 @@ def _point(row: Row) -> list[str]:
 
 
 NOTES = """
-- A side is a process of its own. *round* is the fastest after the first, over its runs: what else happens on a
-  machine only adds. Sides take turns, so that a slow minute of the machine hits all. *cold start* is from the start of
-  the process, imports and reading the data included, to the end of round 1; holdfast's with an empty cache of
-  compiled programs. Where a side was tried in several ways, the fastest in steady state is shown.
+- A side is a process of its own. *round* is the fastest after the first, over its runs: what else happens on
+  a machine only adds. Sides take turns, so that a slow minute of the machine hits all. *cold start* is from
+  the start of the process, imports and reading the data included, to the end of round 1; holdfast's with an
+  empty cache of compiled programs. Where a side was tried in several ways, the fastest is shown.
 - *memory* is the most a process had resident; Flower's is its own and what its workers had to themselves
   at the end of a round.
 - *difference* is the largest in a leaf of the final parameters over the leaf's largest entry, against

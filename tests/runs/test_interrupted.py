@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 FILE = """\
-rounds = 40
+rounds = 200
 seeds = 2
 
 [data]
@@ -97,4 +97,4 @@ def test_stopped_and_killed_it_ends_in_the_same_bits(tmp_path):
             one = tmp_path / "whole" / "methods" / "scaffold" / seed / name
             other = tmp_path / "killed" / "methods" / "scaffold" / seed / name
             assert one.read_bytes() == other.read_bytes(), f"{seed}: {name}"
-    assert rounds_written(killed) == 80
+    assert rounds_written(killed) == 400
