@@ -20,8 +20,10 @@ METHODS = {
 }
 for name, algorithm in METHODS.items():
     states = []
-    ways = [(1, {}), (2, {}), (2, {"storage": hf.Storage(device=0)})]
-    for devices, more in ways[: 3 if name == "feddc" else 2]:
+    ways = [(1, {}), (2, {})]
+    if name == "feddc":  # gathered examples; rows on one of two devices
+        ways += [(2, {"storage": hf.Storage(device=d)}) for d in (0, "1 MB")]
+    for devices, more in ways:
         run = hf.simulate(
             algorithm, hf.models.mlp([4], classes=3), tiny_clients(), hf.Local(0.1, epochs=2, batch_size=4),
             rounds=3, engine=hf.Engine(devices=devices), seed=1, **more,

@@ -86,7 +86,7 @@ class Checkpoint:
             }
         else:
             touched = list(state.rows.touched)
-            rows = state.rows.stack(np.array(touched, np.int64)) if touched else ()
+            rows = state.rows.read(np.array(touched, np.int64)) if touched else ()
         processes.wait_for_all("rows are saved")
         path = folder / f"round-{state.round:08d}{_SUFFIX}"
         if processes.is_first():

@@ -93,7 +93,7 @@ class Experiment:
         self.params = self._initial_params(params, shown)
         self.engine = self._fitting_engine() if engine is None else engine
         self._check_loss(shown)
-        self.feed = self._fitting_feed()
+        self.feed = self._fitting_feed(shown)
         self.server_side = None if server is None else ServerSide(server, seed)
         if server is not None:
             server.check(model, self.params)
@@ -146,9 +146,11 @@ class Experiment:
     def _fits_on_a_device(self) -> bool:
         return nbytes(self.clients.examples) <= self.storage.device_bytes
 
-    def _fitting_feed(self) -> Feed:
+    def _fitting_feed(self, shown: Tree) -> Feed:
         if self._fits_on_a_device():
-            return Resident(self.engine.everywhere(self.clients.examples))
+            return Resident(
+                self.engine.everywhere(shown)
+            )  # on a device already, and not copied again
         return Gathered(self.clients)
 
     def _cohort_of(self, t: int) -> np.ndarray:
@@ -359,7 +361,7 @@ class Experiment:
         ids = ids[~rows.has(ids)][:_PREPARED_TOGETHER]
         # A power of two, so that few programs are compiled.
         places = np.concatenate([ids, np.full((1 << (len(ids) - 1).bit_length()) - len(ids), -1)])
-        found = jax.device_get(self._prepare(0, rows, places, rows.stack(places)))
+        found = jax.device_get(self._prepare(0, rows, places, rows.read(places)))
         for slot, i in enumerate(ids):
             self._prepared[int(i)] = tree.map(lambda a, slot=slot: np.array(a[slot]), found)
 

@@ -49,7 +49,7 @@ class Rows:
     def __getitem__(self, client: int) -> Sides:
         if not 0 <= client < self.clients:
             raise IndexError(f"client {client} of {self.clients}")
-        row = self._rows(np.array([client]))
+        row = self.read(np.array([client]))
         return tree.map(lambda a: np.asarray(a)[0], row)
 
     @property
@@ -67,11 +67,12 @@ class Rows:
 
     def stack(self, places: np.ndarray) -> Sides:
         """The rows of a cohort along a leading axis; empty places (-1) hold the first row."""
-        rows = self._rows(places)
-        self._read = (places, rows)
+        rows = self.read(places)
+        self._read = (places, rows)  # what a write of the same cohort overwrites
         return rows
 
-    def _rows(self, ids: np.ndarray) -> Sides:
+    def read(self, ids: np.ndarray) -> Sides:
+        """Rows of any clients along a leading axis; the first row for -1."""
         rows = self.store.read(ids)
         for before in reversed(self._overwritten()):
             place = _places(before.ids, ids)
@@ -95,8 +96,9 @@ class Rows:
         positions = np.flatnonzero(accepted)
         ids = places[positions]
         had = self.store.has(ids)
-        same = self._read is not None and np.array_equal(self._read[0], places)
-        old = self._read[1] if same and self._read is not None else self.store.read(places)
+        known = self._read
+        same = known is not None and np.array_equal(known[0], places)
+        old = known[1] if known is not None and same else self.store.read(places)
         self.store.write(ids, stacked, positions)
         new = Rows(self.first, self.clients, self.storage, self.store)
         self._before = _Before(ids, had, old, positions, new)
@@ -118,7 +120,7 @@ class Rows:
         some = max(1, _COPIED_TOGETHER // max(1, store.row_bytes))
         for begin in range(0, len(ids), some):
             part = ids[begin : begin + some]
-            store.write(part, self._rows(part), np.arange(len(part)))
+            store.write(part, self.read(part), np.arange(len(part)))
         return Rows(self.first, self.clients, storage, store)
 
 

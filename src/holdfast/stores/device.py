@@ -18,7 +18,7 @@ class DeviceStore:
         self.row_bytes = nbytes(first)
         self._slots = Slots(clients)
         # The first place holds the first row, for everyone without one of its own.
-        self._rows = tree.map(lambda a: jnp.asarray(a)[None], first)
+        self._rows = tree.map(lambda a: jax.device_put(a, _home())[None], first)
 
     def __len__(self) -> int:
         return self._slots.taken
@@ -43,7 +43,13 @@ class DeviceStore:
         # cohorts of all makes share one program.
         there = np.full(len(leaves[0]), np.iinfo(np.int32).max, np.int32)
         there[positions] = mine
-        self._rows = _scatter(self._rows, there, rows)
+        # A round's rows may come in parts from several devices.
+        self._rows = _scatter(self._rows, there, jax.device_put(rows, _home()))
+
+
+def _home() -> jax.Device:
+    """The device that holds all rows."""
+    return jax.local_devices()[0]
 
 
 @jax.jit

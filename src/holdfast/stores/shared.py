@@ -1,5 +1,6 @@
 """Rows divided among the processes of a run."""
 
+import functools
 from typing import Any
 
 import jax
@@ -63,8 +64,10 @@ def _everywhere(leaf: Any) -> Any:
     if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated:
         return leaf
     whole = jax.sharding.NamedSharding(leaf.sharding.mesh, jax.sharding.PartitionSpec())  # type: ignore[attr-defined]
-    return np.asarray(_same(leaf, whole))
+    return np.asarray(_moved_to(whole)(leaf))
 
 
-def _same(leaf: jax.Array, sharding: Any) -> jax.Array:
-    return jax.jit(lambda a: a, out_shardings=sharding)(leaf)
+@functools.lru_cache(maxsize=8)
+def _moved_to(sharding: Any) -> Any:
+    """One function for all rounds, so that it is compiled once for a shape."""
+    return jax.jit(lambda a: a, out_shardings=sharding)

@@ -26,10 +26,10 @@ _UNITS |= {f"{unit}i": 1024**power for power, unit in enumerate("kmgt", start=1)
 class Storage:
     """Where clients' rows and examples are kept, by their size. Results do not depend on it, to the bit.
 
-    Rows of clients that took part are on the device, if it is an accelerator with room for them; else
-    in memory; and beyond its limit in a database on disk. Clients never seen cost nothing. Examples
-    are on every device if they fit, and otherwise gathered for each cohort one round ahead, from
-    memory or from memory-mapped files.
+    Rows of clients that took part are on the device, if it is an accelerator (or `device` is given) and
+    has room for them; else in memory; and beyond its limit in a database on disk. Clients never seen
+    cost nothing. Examples are on every device if they fit, and otherwise gathered for each cohort one
+    round ahead, from memory or from memory-mapped files.
 
     Args:
         memory: the most bytes of rows in memory, as a number or such as `"2 GB"`; a quarter of the
