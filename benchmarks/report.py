@@ -101,7 +101,16 @@ def limits(rows: list[Row]) -> list[str]:
 
 def own(rows: list[Row]) -> list[str]:
     """holdfast against itself."""
-    head = ("model", "method", "first start", "second start", "2 devices", "1 device", "same bits")
+    head = (
+        "model",
+        "method",
+        "first start",
+        "second start",
+        "/ first",
+        "1 device",
+        "2 devices",
+        "same bits",
+    )
     return table(
         head,
         (
@@ -110,8 +119,9 @@ def own(rows: list[Row]) -> list[str]:
                 METHOD[r["method"]],
                 seconds(r["first"]),
                 seconds(r["second"]),
-                seconds(r["two"]),
+                f"{r['second'] / r['first']:.2g}",
                 seconds(r["one"]),
+                seconds(r["two"]),
                 "yes" if r["bits"] else "**NO**",
             ]
             for r in rows

@@ -191,15 +191,19 @@ class Bench:
             for method in METHODS[: 1 if self.asked.quick else None]:
                 key, ours = (problem, "balanced", method), SIDES["holdfast"]
                 cache = Path(tempfile.mkdtemp(dir=self.folder))
-                found = [self.one(ours, key, v, cache) for v in ("", "", "one")]
+                found = [self.one(ours, key, v, cache) for v in ("", "", "1", "2")]
                 shutil.rmtree(cache)
-                first, second, one = found
+                first, second, one, two = found
                 if not all(isinstance(f, Found) for f in found):
                     raise SystemExit(f"holdfast does not run: {found}")
-                bits = all(np.array_equal(first.params[n], one.params[n]) for n in first.params)
+                bits = all(
+                    np.array_equal(other.params[n], one.params[n])
+                    for other in (first, second, two)
+                    for n in one.params
+                )
                 row = {"problem": problem, "method": method, "bits": bits}
                 row |= {"first": first.cold, "second": second.cold}
-                rows.append(row | {"two": min(first.seconds, second.seconds), "one": one.seconds})
+                rows.append(row | {"one": one.seconds, "two": two.seconds})
         self.results["own"] = rows
 
     def limit(self) -> None:
@@ -229,8 +233,9 @@ class Bench:
             for value, method in itertools.product(
                 values[: 2 if self.asked.quick else None], METHODS
             ):
-                few = max(4, rounds // 3) if curve == "parameters" else rounds
-                point = [str(HERE / "scaling.py"), curve, str(value), method, str(few)]
+                times = {"population": 5 * rounds, "parameters": max(4, rounds // 3)}
+                point = [str(HERE / "scaling.py"), curve, str(value), method]
+                point.append(str(times.get(curve, rounds)))
                 rows.append(_json(point))
                 out.print(f"  {curve} {value:,} {method}: {report.seconds(rows[-1]['seconds'])}")
         self.results["scaling"] = rows

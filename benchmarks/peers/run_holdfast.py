@@ -85,8 +85,8 @@ def main() -> None:
     import holdfast as hf
 
     task = protocol.Task.load(asked.task)
-    # "one" keeps the round on a single device of those there are.
-    engine = hf.Engine(devices=1) if asked.variant == "one" else None
+    # How many devices a round uses is the engine's choice unless it is said.
+    engine = hf.Engine(devices=int(asked.variant)) if asked.variant else None
     given = settings(task.problem, task.x, task.y, task.offsets, task.params, asked.method)
     stream = hf.rounds(**given, engine=engine)
     for _ in range(asked.rounds):

@@ -284,7 +284,7 @@ def outline(algorithm: Algorithm, x: Tree) -> Outline:
 
     msg, travelling = jax.eval_shape(payload, x, state)
     # Everybody knows x at the start, and of a message that nothing has been said yet.
-    wire = me.wire.init(_zeros_of(travelling), (x, _zeros_of(msg)))
+    wire = me.wire.init(zeros(travelling), (x, zeros(msg)))
     row = Sides(state.client, wire.client)
     reply = reply_shapes(algorithm, x, msg, row)
     if signature(reply.row) != signature(row):

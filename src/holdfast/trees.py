@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import tree
 
 from holdfast.errors import HoldfastError
@@ -17,7 +18,18 @@ Mask: TypeAlias = Sequence[bool] | Callable[[str], bool]
 add = functools.partial(tree.map, jnp.add)
 sub = functools.partial(tree.map, jnp.subtract)
 neg = functools.partial(tree.map, jnp.negative)
-zeros = functools.partial(tree.map, jnp.zeros_like)
+
+
+def zeros(u: Tree) -> Tree:
+    """Zeros of the same shapes and types."""
+    return tree.map(_zeros_like, u)
+
+
+def _zeros_like(p: Any) -> Any:
+    if isinstance(p, jax.core.Tracer):
+        return jnp.zeros_like(p)
+    # From the host: JAX's own zeros would be a program to compile for every shape.
+    return jax.device_put(np.zeros(np.shape(p), jnp.result_type(p)))
 
 
 def flatten(u: Tree) -> tuple[list[Any], Any]:

@@ -31,6 +31,20 @@ for name, algorithm in METHODS.items():
         states.append(jax.tree.leaves(_everything(run.state)))
     for other in states[1:]:
         assert all(np.array_equal(a, b) for a, b in zip(states[0], other, strict=True)), name
+# Steps so tiny that clients are taken together, as many at a time whatever the devices.
+rng = np.random.default_rng(0)
+parts = [
+    hf.Examples(rng.normal(size=(100, 5)).astype(np.float32), rng.integers(0, 3, 100)) for _ in range(7)
+]
+alike, bits = hf.Clients.from_datasets(parts), []
+for devices in (1, 2):
+    run = hf.simulate(
+        hf.algorithms.feddyn(0.1), hf.models.softmax_regression(3), alike, hf.Local(0.1, batch_size=2),
+        rounds=3, engine=hf.Engine(devices=devices), seed=1,
+    )
+    assert run.experiment.plan(3, np.arange(7)).width == 7
+    bits.append(jax.tree.leaves(_everything(run.state)))
+assert all(np.array_equal(a, b) for a, b in zip(*bits, strict=True)), "together"
 try:
     hf.Engine(devices=3)
 except hf.HoldfastError as error:

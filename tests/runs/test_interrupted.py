@@ -1,5 +1,6 @@
 """Stopped and killed at random moments, a run ends in the same bits."""
 
+import contextlib
 import os
 import random
 import signal
@@ -7,6 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from holdfast.config.build import plan
+from holdfast.config.file import read
+from holdfast.runs.display import Display
+from holdfast.runs.execute import create, execute
 
 FILE = """\
 rounds = 200
@@ -84,7 +93,7 @@ def test_stopped_and_killed_it_ends_in_the_same_bits(tmp_path):
 
     first = start("run", "experiment.toml", "--out", "killed", cwd=tmp_path)
     said = stop_after(first, killed, 8, signal.SIGINT)
-    assert first.returncode == 130
+    assert first.returncode == 130, said
     assert "holdfast resume killed" in said
     for rounds in (random.randint(15, 30), random.randint(50, 65)):
         again = start("resume", "killed", cwd=tmp_path)
@@ -98,3 +107,24 @@ def test_stopped_and_killed_it_ends_in_the_same_bits(tmp_path):
             other = tmp_path / "killed" / "methods" / "scaffold" / seed / name
             assert one.read_bytes() == other.read_bytes(), f"{seed}: {name}"
     assert rounds_written(killed) == 400
+
+
+def test_an_interrupt_that_a_library_swallows_still_stops_the_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("experiment.toml").write_text(FILE)
+    planned = plan(read(Path("experiment.toml")))
+
+    def swallows(method: str, seed: int, row: dict) -> None:
+        if row["round"] == 4:
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    folder = create(planned, Path("run"))
+    with (
+        pytest.raises(KeyboardInterrupt),
+        Display(Console(quiet=True), 2, 200, "accuracy") as shown,
+    ):
+        execute(planned, folder, shown, (swallows,))
+    assert rounds_written(Path("run")) == 4
+    assert signal.getsignal(signal.SIGINT) is before

@@ -86,6 +86,7 @@ class Planner:
         batch, (most_rows, most_steps) = self.batch_size, self.largest
         slots, taken = len(places), places >= 0
         sizes, steps = (np.where(taken, a[places], 0) for a in (self.sizes, self.steps))
+        per_pass = self._batches_per_pass(sizes)
         rows = np.full((slots, most_steps, batch), -1, np.int32)
         all_rows = np.full((slots, -(-most_rows // batch) * batch), -1, np.int32)
         for slot in np.flatnonzero(taken):
@@ -93,7 +94,7 @@ class Planner:
             first = None if begin is None else int(begin[slot])
             mine = self.clients.rows(client) if first is None else np.arange(first, first + size)
             all_rows[slot, :size] = mine
-            rows[slot, :count] = self._order(t, client, mine, count)
+            rows[slot, :count] = self._order(t, client, mine, count, int(per_pass[slot]))
         return Work(
             client=np.maximum(places, 0).astype(np.int32),
             weight=sizes / self.mean_size,
@@ -103,16 +104,18 @@ class Planner:
             page_count=(-(-sizes // batch)).astype(np.int32),
         )
 
-    def _order(self, t: int, client: int, mine: np.ndarray, steps: int) -> np.ndarray:
+    def _order(
+        self, t: int, client: int, mine: np.ndarray, steps: int, per_pass: int
+    ) -> np.ndarray:
         """Batches of one client: passes over its rows, each in a fresh order, cut after `steps`."""
         batch = self.batch_size
-        per_pass = int(self._batches_per_pass(np.array([len(mine)]))[0])
         out = np.full((-(-steps // per_pass), per_pass * batch), -1, np.int32)
         taken = min(len(mine), per_pass * batch)
         if not self.local.shuffle or len(mine) <= batch:  # within one batch there is no order
             out[:, :taken] = mine[:taken]
         else:
-            passes = np.tile(mine, (len(out), 1))
+            passes = np.empty((len(out), len(mine)), mine.dtype)
+            passes[:] = mine
             self._streams.at(t, client).permuted(passes, axis=1, out=passes)
             out[:, :taken] = passes[:, :taken]
         return out.reshape(-1, batch)[:steps]

@@ -147,10 +147,10 @@ class Engine:
 
     Args:
         devices: how many to spread a cohort over, a power of two; as many as there are unless given,
-            up to 8. Results do not depend on it, to the bit.
-        width: clients that a device works on at a time. Unless given, 1 on a CPU, where each takes just
-            its own number of steps (but up to 32 where steps are tiny and clients alike), and 16 on
-            accelerators. Results depend on it by rounding.
+            up to 8. With the same width, results do not depend on it, to the bit.
+        width: clients that a device works on at a time, at most as many as it has. Unless given, 1 on a
+            CPU, where each takes just its own number of steps (but up to 32, whatever the devices, where
+            steps are tiny and clients alike), and 16 on accelerators. Results depend on it by rounding.
     """
 
     devices: int | None = None
@@ -197,7 +197,7 @@ class Engine:
     def everywhere(self, arrays: Tree) -> Tree:
         """Arrays that every device has."""
         if self.mesh.size == 1:
-            return tree.map(jnp.asarray, arrays)
+            return jax.device_put(arrays)
         whole = NamedSharding(self.mesh, PartitionSpec())
         if processes.count() == 1:
             return jax.device_put(arrays, whole)
@@ -259,9 +259,11 @@ class Engine:
         """
         slots = clients if steady else 1 << max(0, clients - 1).bit_length()
         devices = self.mesh.size
-        on_cpu = _WIDTH_OF_TINY_STEPS if tiny and uniform else 1
-        width = self.width or (on_cpu if jax.default_backend() == "cpu" else _WIDTH_ON_ACCELERATORS)
-        width = min(width, -(-slots // devices))
+        if self.width is None and jax.default_backend() == "cpu":
+            # Not cut to what a device has: the bits of a run should not tell how many there were.
+            width = min(_WIDTH_OF_TINY_STEPS, slots) if tiny and uniform else 1
+        else:
+            width = min(self.width or _WIDTH_ON_ACCELERATORS, -(-slots // devices))
         return Layout(slots, uniform, devices, max(LEAVES, devices), width)
 
 
@@ -281,7 +283,7 @@ class DebugEngine:
 
     def everywhere(self, arrays: Tree) -> Tree:
         """There is one device."""
-        return tree.map(jnp.asarray, arrays)
+        return jax.device_put(arrays)
 
     def prepare(self, t: int, **given: Any) -> Tree:
         """Clients' work before their first round."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import tree
 
@@ -160,14 +159,14 @@ class Experiment:
     def _shown(self) -> Tree:
         """What a model may look at before the run: the examples, or the first of very many."""
         whole = self._fits_on_a_device()
-        return tree.map(lambda a: jnp.asarray(a if whole else a[:1]), self.clients.examples)
+        return tree.map(lambda a: jax.device_put(a if whole else a[:1]), self.clients.examples)
 
     def _initial_params(self, given: Tree, shown: Tree) -> Tree:
         key = jax.random.fold_in(jax.random.key(self.seed), Purpose.INIT)
         if given is None:
             return self.model.init(key, shown)
         wanted = jax.eval_shape(self.model.init, key, shown)
-        params = tree.map(jnp.asarray, given)
+        params = jax.device_put(given)
         if describe_shapes(params) != describe_shapes(wanted):
             raise HoldfastError(
                 f"simulate: params has {describe_shapes(params)} but the model has "
@@ -177,13 +176,14 @@ class Experiment:
 
     def _check_loss(self, shown: Tree) -> None:
         rows = self.planner.batch_size
-        batch = tree.map(lambda a: a[:1].repeat(rows, axis=0), shown)
-        given = (self.params, batch, jax.random.key(0))
+        batch = tree.map(lambda a: jax.ShapeDtypeStruct((rows, *a.shape[1:]), a.dtype), shown)
+        key = jax.random.key(0)
         if isinstance(self.engine, DebugEngine):
-            losses = self.model.losses(*given)
+            repeated = tree.map(lambda a: a[:1].repeat(rows, axis=0), shown)
+            losses = self.model.losses(self.params, repeated, key)
         else:
             try:
-                losses = jax.eval_shape(self.model.losses, *given)
+                losses = jax.eval_shape(self.model.losses, self.params, batch, key)
             except Exception as error:  # whatever the model's library raises
                 raise HoldfastError(
                     f"simulate: the model's loss cannot take a batch of {describe_shapes(batch)}: "

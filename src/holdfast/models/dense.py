@@ -20,6 +20,7 @@ from holdfast.models.model import (
     judge_numbers,
     judge_probability,
 )
+from holdfast.models.product import Dense
 from holdfast.trees import Tree
 
 
@@ -31,7 +32,7 @@ class MLP(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        return nn.Dense(self.classes, name="classifier")(_hidden_layers(x, self.hidden))
+        return Dense(self.classes, name="classifier")(_hidden_layers(x, self.hidden))
 
 
 class BinaryMLP(nn.Module):
@@ -41,14 +42,14 @@ class BinaryMLP(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        return nn.Dense(1, name="classifier")(_hidden_layers(x, self.hidden))[:, 0]
+        return Dense(1, name="classifier")(_hidden_layers(x, self.hidden))[:, 0]
 
 
 def _hidden_layers(x: jax.Array, widths: tuple[int, ...]) -> jax.Array:
     # Called in a module's compact method, so that the layers become the module's own.
     x = x.reshape((x.shape[0], -1))
     for i, width in enumerate(widths):
-        x = nn.relu(nn.Dense(width, name=f"hidden_{i}")(x))
+        x = nn.relu(Dense(width, name=f"hidden_{i}")(x))
     return x
 
 
@@ -143,8 +144,8 @@ class RegressionMLP(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         x = x.reshape((x.shape[0], -1))
         for i, width in enumerate(self.hidden):
-            x = nn.tanh(nn.Dense(width, name=f"hidden_{i}")(x))
-        return nn.Dense(1, name="output")(x)[:, 0]
+            x = nn.tanh(Dense(width, name=f"hidden_{i}")(x))
+        return Dense(1, name="output")(x)[:, 0]
 
 
 @explain_arguments

@@ -1,6 +1,9 @@
 """Run every method and seed of an experiment file, into a folder, from where it stands."""
 
+import contextlib
 import json
+import signal
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,6 +74,37 @@ def _split(plan: Plan) -> dict[str, Any]:
 
 def execute(plan: Plan, folder: RunFolder, watcher: Watcher, sinks: tuple[Sink, ...] = ()) -> int:
     """Run what is not complete yet; a method that fails does not stop the others, and is counted."""
+    with _interrupts() as stopped:
+        return _execute(plan, folder, watcher, sinks, stopped)
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C as always, and a way to ask for it later: Python drops what is raised in a finaliser."""
+    pressed = False
+
+    def on_signal(number: int, frame: Any) -> None:
+        nonlocal pressed
+        pressed = True
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # signals are the main one's
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield lambda: pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _execute(
+    plan: Plan,
+    folder: RunFolder,
+    watcher: Watcher,
+    sinks: tuple[Sink, ...],
+    stopped: Callable[[], bool],
+) -> int:
     failures = 0
     for method in plan.methods:
         for seed in plan.seeds:
@@ -83,7 +117,7 @@ def execute(plan: Plan, folder: RunFolder, watcher: Watcher, sinks: tuple[Sink, 
             try:
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always", HoldfastWarning)
-                    run = _run(plan, method, seed, files, folder, watcher, sinks)
+                    run = _run(plan, method, seed, files, folder, watcher, sinks, stopped)
             except RoundFailedError as error:
                 failures += 1
                 files.path.mkdir(parents=True, exist_ok=True)
@@ -112,6 +146,7 @@ def _run(
     folder: RunFolder,
     watcher: Watcher,
     sinks: tuple[Sink, ...],
+    stopped: Callable[[], bool],
 ) -> Run:
     begun = False
 
@@ -126,6 +161,8 @@ def _run(
         for sink in sinks:
             sink(method.label, seed, state.history[-1])
         watcher.advance(state)
+        if stopped():
+            raise KeyboardInterrupt
 
     run = simulate(
         **plan.arguments(method, seed),
