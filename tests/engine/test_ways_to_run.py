@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import holdfast as hf
-from holdfast.engine.feeds import Gathered
+from holdfast.engine.feeds import Gathered, Resident
 from holdfast.keys import HostStreams, Purpose, host_generator
 from holdfast.testing import _everything
 from tests.problems import same_bits, tiny_clients
@@ -43,6 +43,19 @@ def test_gathered_examples_give_the_same_bits(name, tmp_path):
     assert same_bits(_everything(gathered.state), _everything(run(METHODS[name]).state))
     mine = [r.adapted(1, hf.Local(0.1, steps=3)) for r in (gathered, run(METHODS[name]))]
     assert same_bits(*mine)
+
+
+def test_few_of_many_examples_are_gathered_without_being_asked():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1200, 250)).astype(np.float32)  # 1.2 MB
+    parts = [hf.Examples(x[i : i + 4], rng.integers(0, 3, 4)) for i in range(0, 1200, 4)]
+    clients = hf.Clients.from_datasets(parts)
+    few, many = (
+        run(METHODS["feddyn"], clients=clients, cohort=hf.cohorts.fixed(size), rounds=2)
+        for size in (5, 7)
+    )
+    assert isinstance(few.experiment.feed, Gathered)
+    assert isinstance(many.experiment.feed, Resident)
 
 
 def test_gathered_data_is_checked_as_it_is_read():

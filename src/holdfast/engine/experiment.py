@@ -41,6 +41,9 @@ from holdfast.trees import Tree, add, describe_shapes, nbytes, signature
 _WORTH_SHARING = 3e8  # operations a round, some milliseconds; below, handing out costs more
 _TINY = 5e4  # operations a step; starting it costs as much
 _MANY = 50  # steps of a client, for which it is worth compiling them together
+# XLA looks rows up in a large array with several threads, which costs more than copying a few of them.
+_LITTLE = 10**6  # bytes
+_SMALL_PART = 0.02  # of the examples
 _PREPARED_TOGETHER = 32  # clients; they share one program and the memory of their rows
 
 
@@ -146,11 +149,15 @@ class Experiment:
         return nbytes(self.clients.examples) <= self.storage.device_bytes
 
     def _fitting_feed(self, shown: Tree) -> Feed:
-        if self._fits_on_a_device():
-            return Resident(
-                self.engine.everywhere(shown)
-            )  # on a device already, and not copied again
-        return Gathered(self.clients)
+        gathered = Gathered(self.clients)
+        if not self._fits_on_a_device():
+            return gathered
+        devices = self.engine.local_devices
+        places = -(-len(self._cohort_of(0)) // devices)
+        part = gathered.capacity(places) * devices / len(tree.leaves(shown)[0])
+        if nbytes(shown) > _LITTLE and part < _SMALL_PART:
+            return gathered
+        return Resident(self.engine.everywhere(shown))  # on a device already, and not copied again
 
     def _cohort_of(self, t: int) -> np.ndarray:
         rng = host_generator(Purpose.COHORT, self.seed, t)

@@ -28,8 +28,9 @@ class Storage:
 
     Rows of clients that took part are on the device, if it is an accelerator (or `device` is given) and
     has room for them; else in memory; and beyond its limit in a database on disk. Clients never seen
-    cost nothing. Examples are on every device if they fit, and otherwise gathered for each cohort one
-    round ahead, from memory or from memory-mapped files.
+    cost nothing. Examples are on every device if they fit, and otherwise (or if a cohort has less than
+    one in fifty of them) gathered for each cohort one round ahead, from memory or from memory-mapped
+    files.
 
     Args:
         memory: the most bytes of rows in memory, as a number or such as `"2 GB"`; a quarter of the
