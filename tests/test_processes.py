@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from holdfast import HoldfastError, processes
@@ -55,6 +56,46 @@ def finished(child, code=0):
 def same_results(one, two):
     folders = [Path(f) / "methods" / "feddyn" / "seed-0" for f in (one, two)]
     return all(len({(f / name).read_bytes() for f in folders}) == 1 for name in RESULTS)
+
+
+JOINED = """
+import sys
+import jax
+import numpy as np
+from jax import tree
+import holdfast as hf
+from holdfast import processes
+
+processes.join_as_told()
+rng = np.random.default_rng(0)
+def population(clients, weight):
+    sizes = rng.integers(3, 20, clients)
+    parts = [hf.Examples(rng.normal(size=(n, 4)), rng.integers(0, 3, n)) for n in sizes]
+    model = hf.models.softmax_regression(3)
+    return hf.Population(hf.Clients.from_datasets(parts), model, hf.cohorts.fixed(4), weight)
+both = hf.join([population(5, 1.0), population(7, 2.5)])
+run = hf.simulate(
+    hf.algorithms.scaffold(), **both._asdict(), local=hf.Local(0.1, epochs=2, batch_size=6), rounds=4
+)
+if processes.is_first():
+    np.savez(sys.argv[1], *tree.leaves(jax.device_get((run.params, run.state.server))))
+"""
+
+
+def test_several_populations_in_two_processes_give_the_bits_of_one(tmp_path):
+    (tmp_path / "joined.py").write_text(JOINED)
+    found = []
+    for number in (1, 2):
+        path = tmp_path / f"{number}.npz"
+        assert (
+            processes.launch([sys.executable, str(tmp_path / "joined.py"), str(path)], number) == 0
+        )
+        with np.load(path) as file:
+            found.append(dict(file))
+    assert found[0].keys() == found[1].keys()
+    assert len(found[0]) >= 4
+    for name, values in found[0].items():
+        np.testing.assert_array_equal(values, found[1][name])
 
 
 def test_two_processes_give_the_bits_of_one_and_survive_a_loss(tmp_path):

@@ -163,3 +163,12 @@ def test_the_whole_of_a_client_is_one_batch_by_default():
         rounds=1,
     )
     assert float(run.params[0]) == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("last_batch", ["keep", "drop"])
+@pytest.mark.parametrize("much", [{"epochs": 3}, {"steps": 1}, {"steps": 5}])
+def test_processed_is_what_batches_hold(last_batch, much):
+    clients = tiny_clients(sizes=(7, 12, 5, 9, 3, 16), clients=6)
+    planner = Planner(clients, hf.Local(0.1, batch_size=4, last_batch=last_batch, **much), 0)
+    held = (planner.work(0, np.arange(6)).batches >= 0).sum(axis=(1, 2))
+    assert planner.processed.tolist() == held.tolist()

@@ -53,6 +53,14 @@ class Planner:
         return full + short
 
     @functools.cached_property
+    def processed(self) -> np.ndarray:
+        """Examples each client goes through in a round, every pass counted."""
+        per_pass = np.maximum(self._batches_per_pass(self.sizes), 1)
+        of_pass = np.minimum(self.sizes, per_pass * self.batch_size)
+        passes, rest = np.divmod(self.steps, per_pass)
+        return passes * of_pass + np.minimum(rest * self.batch_size, of_pass)
+
+    @functools.cached_property
     def mean_size(self) -> float:
         """Mean number of examples of the clients that have any."""
         return float(self.sizes[self.able].mean())

@@ -114,11 +114,6 @@ class Experiment:
         now = hyper.at_round(algorithm, 0)
         self.outline = outline(now, self.params)
         self.traffic = Traffic(algorithm, self.outline, len(clients), self.selection)
-        if isinstance(self.cohort, JoinedCohort) and processes.count() > 1:
-            raise HoldfastError(
-                f"join: several populations in {processes.count()} processes cannot be run yet; use one "
-                f"process."
-            )
         everyone = isinstance(self.cohort, Everyone)
         now.check_wire(self.outline.payload, len(clients), everyone)
 
@@ -289,7 +284,7 @@ class Experiment:
             "key": round_key(self.seed, t),
         }
         if isinstance(self.cohort, JoinedCohort):
-            shared["work"] = self._weigh_populations(self.cohort, work, places[here])
+            shared["work"] = self._weigh_populations(self.cohort, work, places, here)
         if self.selection is not None:
             selected = self.selection.rows(places[here])
             shared["work"] = shared["work"]._replace(selected=selected)
@@ -381,14 +376,20 @@ class Experiment:
         steps = local.at(0, params)
         return _adapted(self.model, steps, params, examples, work, key)
 
-    def _weigh_populations(self, cohort: JoinedCohort, work: Work, places: np.ndarray) -> Work:
-        taken = places >= 0
-        by = {"examples": work.weight, "processed": (work.batches >= 0).sum(axis=(1, 2))}
-        weight = np.asarray(by.get(self.algorithm.weighting, np.ones_like(work.weight)))[taken]
-        vote, importance = np.zeros_like(work.weight), np.zeros_like(work.weight)
-        vote[taken] = cohort.votes(places[taken], weight)
-        importance[taken] = cohort.importance(places[taken])
-        return work._replace(vote=vote, importance=importance)
+    def _weigh_populations(
+        self, cohort: JoinedCohort, work: Work, places: np.ndarray, here: slice
+    ) -> Work:
+        # In the order of the clients, not of the places: a sum's bits should not tell how many devices.
+        ids = np.sort(places[places >= 0])
+        by = {"examples": self.planner.weights, "processed": self.planner.processed}
+        weight = by.get(self.algorithm.weighting, np.ones(len(self.clients)))[ids]
+        votes, importance = cohort.votes(ids, weight), cohort.importance(ids)
+        mine = places[here]
+        place = np.searchsorted(ids, np.maximum(mine, ids[0]))
+        return work._replace(
+            vote=np.where(mine < 0, 0.0, votes[place]),
+            importance=np.where(mine < 0, 0.0, importance[place]),
+        )
 
     def _central(self, t: int) -> dict[str, Any]:
         if self.server_side is None:
