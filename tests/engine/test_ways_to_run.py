@@ -105,7 +105,7 @@ def test_tiny_steps_are_taken_together_without_being_asked():
     settings |= {"model": hf.models.softmax_regression(2), "rounds": 1}
     itself = run(METHODS["feddyn"], **settings)
     experiment = itself.experiment
-    assert experiment.plan(1, experiment.draw(itself.state)).width == 5
+    assert experiment.plan(1, experiment.draw(itself.state)).way.width == 5
     alone = run(METHODS["feddyn"], **settings, engine=hf.Engine(width=1))
     for a, b in zip(jax.tree.leaves(itself.params), jax.tree.leaves(alone.params), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)

@@ -12,7 +12,7 @@ from jax import lax, tree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from holdfast import processes
-from holdfast.engine.layout import LEAVES, Layout
+from holdfast.engine.layout import LEAVES, Layout, Way
 from holdfast.errors import HoldfastError
 from holdfast.places import debugging
 from holdfast.round import (
@@ -30,18 +30,11 @@ from holdfast.trees import Tree
 _AXIS = "clients"
 _WIDTH_ON_ACCELERATORS = 16
 _WIDTH_OF_TINY_STEPS = 32
+_PLAINLY = Way()
 
 
 def _spread(
-    mesh: Mesh,
-    width: int,
-    even: bool,
-    apart: bool,
-    leaf: jax.Array,
-    visit: Visit,
-    sums: Tree,
-    slots: Tree,
-    told: Told,
+    mesh: Mesh, way: Way, leaf: jax.Array, visit: Visit, sums: Tree, slots: Tree, told: Told
 ) -> tuple[Tree, Tree]:
     """Visit every client on its device; add up along the tree, so that bits do not depend on devices."""
     devices = mesh.size
@@ -51,12 +44,12 @@ def _spread(
         first = lax.axis_index(_AXIS) * each if devices > 1 else 0
         stacked = tree.map(lambda s: jnp.zeros((each, *s.shape), s.dtype), sums)
         at_work = (slots, leaf - first)
-        if width == 1:
+        if way.width == 1:
             one = functools.partial(_into_leaf, lambda sums, slot: visit(sums, slot, told))
             stacked, out = lax.scan(one, stacked, at_work)
         else:
-            chunks = tree.map(lambda a: a.reshape(-1, width, *a.shape[1:]), at_work)
-            together = functools.partial(_together, visit, even, told)
+            chunks = tree.map(lambda a: a.reshape(-1, way.width, *a.shape[1:]), at_work)
+            together = functools.partial(_together, visit, way.even, told)
             stacked, out = lax.scan(together, stacked, chunks)
             out = tree.map(lambda a: a.reshape(-1, *a.shape[2:]), out)
         while tree.leaves(stacked)[0].shape[0] > 1:
@@ -71,7 +64,7 @@ def _spread(
         return on_device(slots, leaf, told)
     shared: Any = PartitionSpec()
     split: Any = PartitionSpec(_AXIS)
-    everybody = Told(shared, shared, shared, shared, split if apart else shared, shared)
+    everybody = Told(shared, shared, shared, shared, split if way.apart else shared, shared)
     return jax.shard_map(
         on_device,
         mesh=mesh,
@@ -111,10 +104,8 @@ def _together(
     return lax.scan(functools.partial(_into_leaf, add), stacked, ((replies, rows, work), leaf))
 
 
-def _spread_round(
-    mesh: Mesh, width: int, even: bool, apart: bool, leaf: jax.Array, **given: Any
-) -> Outcome:
-    cohort = functools.partial(_spread, mesh, width, even, apart, leaf)
+def _spread_round(mesh: Mesh, way: Way, leaf: jax.Array, **given: Any) -> Outcome:
+    cohort = functools.partial(_spread, mesh, way, leaf)
     outcome = federated_round(**given, cohort=cohort)
     if mesh.size == 1:
         return outcome
@@ -126,7 +117,7 @@ def _spread_round(
 
 _compiled_round = jax.jit(
     _spread_round,
-    static_argnames=("mesh", "width", "even", "apart", "model", "central_loss", "around"),
+    static_argnames=("mesh", "way", "model", "central_loss", "around"),
 )
 _compiled_preparation = jax.jit(prepare_cohort, static_argnames="model")
 
@@ -225,29 +216,20 @@ class Engine:
         self,
         t: int,
         leaf: np.ndarray | None = None,
-        width: int = 1,
-        even: bool = False,
-        apart: bool = False,
+        way: Way = _PLAINLY,
         **given: Any,
     ) -> Outcome:
-        """One round, of so many clients at a time.
-
-        `even`: all have the same work. `apart`: every device has examples of its own.
-        """
+        """One round."""
         slots = len(given["work"].client)
         leaf = np.zeros(slots, np.int32) if leaf is None else leaf
         if self.mesh.size == 1:
-            return _compiled_round(
-                mesh=self.mesh, width=width, even=even, apart=apart, leaf=leaf, **given
-            )
+            return _compiled_round(mesh=self.mesh, way=way, leaf=leaf, **given)
         moved = (given["rows"], given["work"], leaf)
         given["rows"], given["work"], leaf = self._apart(moved)
-        if apart:
+        if way.apart:
             given["examples"] = self._apart(given["examples"])
         given["x"], given["server"] = self.everywhere((given["x"], given["server"]))
-        out = _compiled_round(
-            mesh=self.mesh, width=width, even=even, apart=apart, leaf=leaf, **given
-        )
+        out = _compiled_round(mesh=self.mesh, way=way, leaf=leaf, **given)
         # One copy of what all devices have: evaluating it on each would be the same work twice.
         x, server = tree.map(lambda a: a.addressable_data(0), (out.x, out.server))
         return out._replace(x=x, server=server)
@@ -294,9 +276,7 @@ class DebugEngine:
         self,
         t: int,
         leaf: np.ndarray | None = None,
-        width: int = 1,
-        even: bool = False,
-        apart: bool = False,
+        way: Way = _PLAINLY,
         **given: Any,
     ) -> Outcome:
         """One round."""

@@ -20,6 +20,7 @@ from holdfast.engine.engines import DebugEngine, Engine, compiled_programs
 from holdfast.engine.feeds import Feed, Gathered, Resident
 from holdfast.engine.history import History
 from holdfast.engine.identity import describe, digest
+from holdfast.engine.layout import Way
 from holdfast.engine.ledger import Entry, Ledger
 from holdfast.engine.rows import Rows
 from holdfast.engine.server_side import ServerSide
@@ -53,7 +54,7 @@ class Plan(NamedTuple):
     places: np.ndarray  # the client in every place of the program; -1: none
     here: slice  # the places of this process, of which is all that follows
     leaf: np.ndarray  # of the tree along which a reply is added up
-    width: int  # how many clients a device works on at a time
+    way: Way  # in which the program visits them
     work: Work
     examples: Tree
 
@@ -258,7 +259,8 @@ class Experiment:
             places = np.where(position < 0, -1, ids[position])
             here = self.engine.here(places)
             fed = self.feed(self.planner, t, places[here], self.engine.local_devices)
-            self._ahead = known = (t, ids, Plan(places, here, leaf[here], layout.width, *fed))
+            way = Way(layout.width, self.planner.uniform, self.feed.apart)
+            self._ahead = known = (t, ids, Plan(places, here, leaf[here], way, *fed))
         return known[2]
 
     def _plan_ahead(self, t: int) -> None:
@@ -270,7 +272,7 @@ class Experiment:
     def arguments(self, state: RunState, ids: np.ndarray) -> dict[str, Any]:
         """What the next round is a function of."""
         t = state.round
-        places, here, leaf, width, work, examples = self.plan(t, ids)
+        places, here, leaf, way, work, examples = self.plan(t, ids)
         rows = state.rows.stack(places)
         if here != slice(0, len(places)):
             rows = tree.map(lambda a: a[here], rows)
@@ -298,9 +300,7 @@ class Experiment:
                 "population": float(len(self.planner.able)),
                 "around": None if self.selection is None else self.selection.around,
                 "leaf": leaf,
-                "width": width,
-                "even": self.planner.uniform,
-                "apart": self.feed.apart,
+                "way": way,
             }
             | self._central(t)
         )

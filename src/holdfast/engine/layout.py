@@ -14,6 +14,21 @@ _SLACK = 0.2  # more places than a half of a cohort needs, where clients differ 
 
 
 @dataclasses.dataclass(frozen=True)
+class Way:
+    """How a program visits its cohort.
+
+    Args:
+        width: clients that a device works on at a time.
+        even: all of them have the same work.
+        apart: every device has examples of its own.
+    """
+
+    width: int = 1
+    even: bool = False
+    apart: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
 class Layout:
     """Places for a cohort, of a number that does not depend on who is in it.
 
