@@ -37,8 +37,12 @@ class Algorithm(Struct):
         if self.weighting not in get_args(Weighting):
             hint = did_you_mean(str(self.weighting), get_args(Weighting))
             raise HoldfastError(f"{self.name}: unknown weighting `{self.weighting}`; {hint}")
-        if not isinstance(self.rule, Rule) or not isinstance(self.wire, Wire):
-            return  # a pytree being rebuilt around placeholders
+        for given, kind in ((self.rule, Rule), (self.wire, Wire)):
+            if not isinstance(given, kind):
+                raise HoldfastError(
+                    f"{self.name}: {given!r} is a {type(given).__name__}; give a {kind.__name__}, such as "
+                    f"hf.rules.Dynamic(alpha=0.1) or hf.Wire()."
+                )
         if not self.wire.lossless:
             self._refuse(
                 Need.LOSSLESS_WIRE,

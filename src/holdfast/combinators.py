@@ -26,8 +26,12 @@ class Chain(Rule):
     rules: tuple[Rule, ...]
 
     def __post_init__(self) -> None:
-        if not all(isinstance(rule, Rule) for rule in self.rules):
-            return  # a pytree being rebuilt around placeholders
+        for rule in self.rules:
+            if not isinstance(rule, Rule):
+                raise HoldfastError(
+                    f"Chain: {rule!r} is a {type(rule).__name__}; give rules, such as "
+                    f"hf.Chain((hf.rules.ControlVariate(), hf.rules.Dynamic(alpha=0.1)))."
+                )
         acting = [rule for rule in self.rules if not rule.neutral]
         for place, rule in enumerate(acting):
             name, needs = type(rule).__name__, {n for part in rule.parts() for n in part.needs}

@@ -1,6 +1,7 @@
 """Frozen dataclasses that are pytrees: their numbers are leaves, so new values never recompile."""
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, dataclass_transform
 
 import jax
@@ -25,4 +26,31 @@ class Struct:
         super().__init_subclass__()
         dataclasses.dataclass(frozen=True)(cls)
         explain_constructor(cls)
-        jax.tree_util.register_dataclass(cls)
+        _register(cls)
+
+
+def _register(cls: Any) -> None:
+    # Not jax.tree_util.register_dataclass: there the structures of two classes with as many fields are
+    # equal (jaxlib 0.10), so that now and then, by the chance of a hash, a method would be run with the
+    # program compiled for another.
+    fields = dataclasses.fields(cls)
+    fixed = tuple(f.name for f in fields if f.metadata.get("static"))
+    traced = tuple(f.name for f in fields if not f.metadata.get("static"))
+    keys = tuple(jax.tree_util.GetAttrKey(name) for name in traced)
+
+    def flatten(self: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return tuple(getattr(self, n) for n in traced), tuple(getattr(self, n) for n in fixed)
+
+    def flatten_with_keys(self: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        children, structure = flatten(self)
+        return tuple(zip(keys, children, strict=True)), structure
+
+    def unflatten(structure: tuple[Any, ...], children: Iterable[Any]) -> Any:
+        new: Any = object.__new__(
+            cls
+        )  # not the constructor: leaves may be anything while JAX traces
+        for name, value in zip((*traced, *fixed), (*children, *structure), strict=True):
+            object.__setattr__(new, name, value)
+        return new
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)

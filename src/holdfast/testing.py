@@ -179,7 +179,7 @@ def _check_types(case: Case) -> None:
             experiment = _in_bits(case, bits).experiment()
             state = experiment.begin()
             given = experiment.arguments(state, experiment.draw(state))
-            for name in ("leaf", "width", "even", "apart"):  # the engine's business
+            for name in ("leaf", "way"):  # the engine's business
                 given.pop(name)
             fixed = {k: given.pop(k, None) for k in ("model", "central_loss", "around")}
             # Types are known without compiling, let alone running.
