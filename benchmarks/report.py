@@ -1,6 +1,7 @@
 """RESULTS.md and the table at the end, from what was measured."""
 
 import datetime
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -187,6 +188,18 @@ NOTES = """
 """.strip()
 
 
+def missing(rows: list[Row]) -> str:
+    """Cases and sides without a row, since a run may be told to measure some only."""
+    have = {(r["problem"], r["sizes"], r["method"], r["side"]) for r in rows}
+    found = []
+    for case in itertools.product(PROBLEMS, ("balanced", "lognormal"), METHOD):
+        absent = [side for side in SIDES if (*case, side) not in have]
+        if absent:
+            whom = "nobody" if len(absent) == len(SIDES) else "not " + ", ".join(absent)
+            found.append(f"{' '.join(case)}: {whom}")
+    return f"Not everything was measured: {'; '.join(found)}." if found else ""
+
+
 def render(results: dict[str, Any], machine: list[str]) -> str:
     """The whole of RESULTS.md."""
     mode = "A quick run: it shows that the harness works, not how fast anything is.\n" * bool(
@@ -196,6 +209,8 @@ def render(results: dict[str, Any], machine: list[str]) -> str:
         "# Benchmarks",
         "",
         f"Written by `make bench` on {datetime.date.today().isoformat()}. {mode}".strip(),
+        "",
+        missing(results.get("compared", [])),
         "",
         *machine,
         "",
