@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 Arrays = dict[str, np.ndarray]
+SIZES = ("balanced", "lognormal")
 
 
 @dataclasses.dataclass(frozen=True)

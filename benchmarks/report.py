@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-from problems import PROBLEMS
+from problems import PROBLEMS, SIZES
 from scaling import TITLES
 from sides import SIDES
 
@@ -173,7 +173,8 @@ NOTES = """
 - A side is a process of its own. *round* is the fastest after the first, over its runs: what else happens on
   a machine only adds. Sides take turns, so that a slow minute of the machine hits all. *cold start* is from
   the start of the process, imports and reading the data included, to the end of round 1; holdfast's with an
-  empty cache of compiled programs. Where a side was tried in several ways, the fastest is shown.
+  empty cache of compiled programs. Where a side was tried in several ways, the fastest is shown. Rounds in
+  scaling curves, and of processes, are medians.
 - *memory* is the most a process had resident; Flower's is its own and what its workers had to themselves
   at the end of a round.
 - *difference* is the largest in a leaf of the final parameters over the leaf's largest entry, against
@@ -192,7 +193,7 @@ def missing(rows: list[Row]) -> str:
     """Cases and sides without a row, since a run may be told to measure some only."""
     have = {(r["problem"], r["sizes"], r["method"], r["side"]) for r in rows}
     found = []
-    for case in itertools.product(PROBLEMS, ("balanced", "lognormal"), METHOD):
+    for case in itertools.product(PROBLEMS, SIZES, METHOD):
         absent = [side for side in SIDES if (*case, side) not in have]
         if absent:
             whom = "nobody" if len(absent) == len(SIDES) else "not " + ", ".join(absent)

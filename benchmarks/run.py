@@ -19,7 +19,7 @@ from typing import Any
 import machine
 import numpy as np
 import report
-from problems import PROBLEMS
+from problems import PROBLEMS, SIZES
 from rich.console import Console
 from rich.markdown import Markdown
 from scaling import CURVES, METHODS, draw
@@ -29,7 +29,6 @@ out = Console()
 Key = tuple[str, str, str]  # problem, sizes, method
 _FAR = 8  # times slower: no noise will change the order
 _LONG = 60  # seconds: a peer that takes longer is not run again
-SIZES = ("balanced", "lognormal")
 SECTIONS = (*PROBLEMS, "own", "limit", "scaling")
 
 
@@ -46,7 +45,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="tiny: does the harness work?")
     parser.add_argument("--python", default=sys.executable, help="makes the environments")
     found = parser.parse_args()
-    for given, known in ((found.only, SECTIONS), (found.peers, SIDES)):
+    for given, known in ((found.only, SECTIONS), (found.peers, SIDES), (found.cases, cases)):
         if unknown := set(given) - set(known):
             parser.error(f"unknown: {', '.join(sorted(unknown))}; give some of {', '.join(known)}")
     if found.quick:

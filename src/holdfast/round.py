@@ -296,6 +296,7 @@ def outline(algorithm: Algorithm, x: Tree) -> Outline:
 
 
 def _zeros_of(shapes: Tree) -> Tree:
+    # Made by the program, where `zeros` would store them in it.
     return tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
 
 

@@ -46,9 +46,8 @@ def _register(cls: Any) -> None:
         return tuple(zip(keys, children, strict=True)), structure
 
     def unflatten(structure: tuple[Any, ...], children: Iterable[Any]) -> Any:
-        new: Any = object.__new__(
-            cls
-        )  # not the constructor: leaves may be anything while JAX traces
+        # Not by the constructor, which checks values: leaves may be anything while JAX traces.
+        new: Any = object.__new__(cls)
         for name, value in zip((*traced, *fixed), (*children, *structure), strict=True):
             object.__setattr__(new, name, value)
         return new

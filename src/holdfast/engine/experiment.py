@@ -148,11 +148,10 @@ class Experiment:
         gathered = Gathered(self.clients)
         if not self._fits_on_a_device():
             return gathered
-        devices = self.engine.local_devices
-        places = -(-len(self._cohort_of(0)) // devices)
-        part = gathered.capacity(places) * devices / len(tree.leaves(shown)[0])
-        if nbytes(shown) > _LITTLE and part < _SMALL_PART:
-            return gathered
+        if nbytes(shown) > _LITTLE:  # sorting clients by size is not for nothing
+            most = gathered.capacity(len(self._cohort_of(0)))
+            if most < _SMALL_PART * len(tree.leaves(shown)[0]):
+                return gathered
         return Resident(self.engine.everywhere(shown))  # on a device already, and not copied again
 
     def _cohort_of(self, t: int) -> np.ndarray:
@@ -381,8 +380,11 @@ class Experiment:
     ) -> Work:
         # In the order of the clients, not of the places: a sum's bits should not tell how many devices.
         ids = np.sort(places[places >= 0])
-        by = {"examples": self.planner.weights, "processed": self.planner.processed}
-        weight = by.get(self.algorithm.weighting, np.ones(len(self.clients)))[ids]
+        weight = np.ones(len(ids))
+        if self.algorithm.weighting == "examples":
+            weight = self.planner.weights[ids]
+        elif self.algorithm.weighting == "processed":
+            weight = self.planner.processed[ids]
         votes, importance = cohort.votes(ids, weight), cohort.importance(ids)
         mine = places[here]
         place = np.searchsorted(ids, np.maximum(mine, ids[0]))

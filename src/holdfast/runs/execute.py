@@ -74,13 +74,13 @@ def _split(plan: Plan) -> dict[str, Any]:
 
 def execute(plan: Plan, folder: RunFolder, watcher: Watcher, sinks: tuple[Sink, ...] = ()) -> int:
     """Run what is not complete yet; a method that fails does not stop the others, and is counted."""
-    with _interrupts() as stopped:
-        return _execute(plan, folder, watcher, sinks, stopped)
+    with _interrupts() as again:
+        return _execute(plan, folder, watcher, (*sinks, again))
 
 
 @contextlib.contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C as always, and a way to ask for it later: Python drops what is raised in a finaliser."""
+def _interrupts() -> Iterator[Sink]:
+    """Ctrl-C as always, and once more after the round: Python drops what is raised in a finaliser."""
     pressed = False
 
     def on_signal(number: int, frame: Any) -> None:
@@ -88,23 +88,21 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
         pressed = True
         raise KeyboardInterrupt
 
+    def again(method: str, seed: int, row: dict[str, Any]) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+
     if threading.current_thread() is not threading.main_thread():  # signals are the main one's
-        yield lambda: False
+        yield again
         return
     before = signal.signal(signal.SIGINT, on_signal)
     try:
-        yield lambda: pressed
+        yield again
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def _execute(
-    plan: Plan,
-    folder: RunFolder,
-    watcher: Watcher,
-    sinks: tuple[Sink, ...],
-    stopped: Callable[[], bool],
-) -> int:
+def _execute(plan: Plan, folder: RunFolder, watcher: Watcher, sinks: tuple[Sink, ...]) -> int:
     failures = 0
     for method in plan.methods:
         for seed in plan.seeds:
@@ -117,7 +115,7 @@ def _execute(
             try:
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always", HoldfastWarning)
-                    run = _run(plan, method, seed, files, folder, watcher, sinks, stopped)
+                    run = _run(plan, method, seed, files, folder, watcher, sinks)
             except RoundFailedError as error:
                 failures += 1
                 files.path.mkdir(parents=True, exist_ok=True)
@@ -146,7 +144,6 @@ def _run(
     folder: RunFolder,
     watcher: Watcher,
     sinks: tuple[Sink, ...],
-    stopped: Callable[[], bool],
 ) -> Run:
     begun = False
 
@@ -161,8 +158,6 @@ def _run(
         for sink in sinks:
             sink(method.label, seed, state.history[-1])
         watcher.advance(state)
-        if stopped():
-            raise KeyboardInterrupt
 
     run = simulate(
         **plan.arguments(method, seed),
