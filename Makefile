@@ -18,8 +18,8 @@ test: $(TOOLS)
 	$(BIN)/python -m pytest -n 2
 
 oracles: $(TOOLS)
-	XLA_FLAGS= $(BIN)/python -m pytest -n 2 tests/test_oracles.py tests/test_oracles_server.py tests/test_oracles_flix.py \
-		tests/test_identities.py tests/test_fixed_points.py tests/models/test_vgg_resnet.py
+	XLA_FLAGS= $(BIN)/python -m pytest -n 2 tests/claims/test_oracles.py tests/claims/test_oracles_server.py \
+		tests/claims/test_oracles_flix.py tests/claims/test_identities.py tests/claims/test_fixed_points.py tests/models/test_vgg_resnet.py
 
 lint: $(TOOLS)
 	$(BIN)/ruff format --check .

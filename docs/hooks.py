@@ -14,8 +14,7 @@ from latex2mathml.converter import convert
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 
-from holdfast import catalogue
-from holdfast.config import schema
+from holdfast.config import catalogue, schema
 from holdfast.config.examples import entry
 
 log = logging.getLogger("mkdocs.hooks")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import holdfast as hf
-from holdfast.keys import Purpose, host_generator
+from holdfast.core.keys import Purpose, host_generator
 from tests.problems import tiny_clients
 
 ABLE = np.array([0, 2, 3, 5, 6, 8, 9])

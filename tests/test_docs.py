@@ -11,9 +11,8 @@ import pytest
 import typer
 
 import holdfast as hf
-from holdfast import catalogue
 from holdfast.cli import app
-from holdfast.config import schema
+from holdfast.config import catalogue, schema
 from holdfast.config.build import plan
 from holdfast.config.file import read
 
@@ -152,7 +151,7 @@ def test_equations_are_drawn_whole_and_code_is_left_alone():
 def test_links_out_of_the_site_become_links_within_it_or_text():
     mend = hooks().mend_links
     assert mend("[a](../papers/fsl/README.md)", "choose.md") == "[a](studies/fsl/index.md)"
-    assert mend("[`round.py`](../src/holdfast/round.py)", "design.md") == "`round.py`"
+    assert mend("[`round.py`](../src/holdfast/core/round.py)", "design.md") == "`round.py`"
     assert mend("[b](round.md#x)", "choose.md") == "[b](round.md#x)"
     assert mend("[c](docs/design.md)", "contributing.md") == "[c](design.md)"
     assert mend("[d](../flix/README.md#y)", "studies/fsl/index.md") == "[d](../flix/index.md#y)"

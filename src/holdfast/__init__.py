@@ -15,28 +15,28 @@ from holdfast import (
     trees,
     wires,
 )
-from holdfast.algorithm import Algorithm
-from holdfast.combinators import Chain, Masked, ServerTurn, Uploaded
+from holdfast.client_states.storage import Storage
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.combinators import Chain, Masked, ServerTurn, Uploaded
+from holdfast.core.debug import DebugError
+from holdfast.core.hyper import PerClient
+from holdfast.core.local import Local
+from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt
+from holdfast.core.struct import static
+from holdfast.core.wire import OnSite, Wire
 from holdfast.data import Clients, Examples
-from holdfast.engine.checkpoint import Checkpoint
-from holdfast.engine.engines import DebugEngine, Engine
-from holdfast.engine.history import History
-from holdfast.engine.ledger import Ledger
+from holdfast.engine.compiled import DebugEngine, Engine
+from holdfast.engine.populations import Population, join
+from holdfast.engine.server import Server
 from holdfast.engine.simulate import Run, pretrain, rounds, simulate
-from holdfast.engine.state import RunState
 from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError
-from holdfast.hyper import PerClient
-from holdfast.local import Local
 from holdfast.models import Model, Table
-from holdfast.places import DebugError
-from holdfast.populations import Population, join
-from holdfast.rule import ClientView, Need, Rule, ServerView, State, Tilt
-from holdfast.server import Server
-from holdfast.stores.storage import Storage
-from holdfast.struct import static
+from holdfast.record.checkpoint import Checkpoint
+from holdfast.record.history import History
+from holdfast.record.ledger import Ledger
+from holdfast.record.state import RunState
 from holdfast.sweeps.results import Sweep
 from holdfast.sweeps.sweep import sweep
-from holdfast.wire import OnSite, Wire
 
 __version__ = "0.1.0"
 

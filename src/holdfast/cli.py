@@ -270,7 +270,7 @@ def list_names(
     ] = None,
 ) -> None:
     """Show algorithms, data sets, partitions, models and more, with one line each."""
-    from holdfast import catalogue
+    from holdfast.config import catalogue
     from holdfast.errors import did_you_mean
 
     words = {k: k for k in catalogue.KINDS} | {f"{k}s": k for k in catalogue.KINDS}
@@ -293,7 +293,7 @@ def list_names(
 @said_in_one_line
 def show(name: Annotated[str, typer.Argument(help="Anything `holdfast list` shows.")]) -> None:
     """Explain one name: its equation, what travels, its arguments and its reference."""
-    from holdfast import catalogue
+    from holdfast.config import catalogue
     from holdfast.config.examples import entry, is_number
 
     for kind in catalogue.kinds_of(name):

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import optax
 from jax import lax, tree
 
+from holdfast.core.struct import Struct, static
 from holdfast.errors import HoldfastError
-from holdfast.struct import Struct, static
 from holdfast.trees import Tree, axpy, float_type, norm
 
 

@@ -17,24 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree
 
-from holdfast import cohorts, hyper
-from holdfast.algorithm import Algorithm
-from holdfast.data.clients import Clients, Examples
-from holdfast.data.partition import by
-from holdfast.engine import engines
-from holdfast.engine.checkpoint import Checkpoint, from_bytes, to_bytes
-from holdfast.engine.engines import DebugEngine
-from holdfast.engine.experiment import Experiment
-from holdfast.engine.ledger import Entry
-from holdfast.engine.simulate import Run, simulate
-from holdfast.engine.state import RunState
-from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError, did_you_mean
-from holdfast.hyper import PerClient
-from holdfast.keys import Purpose, client_key, host_generator, round_key
-from holdfast.local import Local, Steps
-from holdfast.models.dense import mlp
-from holdfast.models.model import Model
-from holdfast.round import (
+from holdfast import cohorts
+from holdfast.core import hyper
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.hyper import PerClient
+from holdfast.core.keys import Purpose, client_key, host_generator, round_key
+from holdfast.core.local import Local, Steps
+from holdfast.core.round import (
     Outcome,
     Reply,
     Sides,
@@ -46,10 +35,22 @@ from holdfast.round import (
     open_round,
     server_view,
 )
-from holdfast.rule import Need, ServerView
-from holdfast.server import Server
+from holdfast.core.rule import Need, ServerView
+from holdfast.core.wire import OnSite
+from holdfast.data.clients import Clients, Examples
+from holdfast.data.partition import by
+from holdfast.engine import compiled as engines
+from holdfast.engine.compiled import DebugEngine
+from holdfast.engine.experiment import Experiment
+from holdfast.engine.server import Server
+from holdfast.engine.simulate import Run, simulate
+from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError, did_you_mean
+from holdfast.models.dense import mlp
+from holdfast.models.model import Model
+from holdfast.record.checkpoint import Checkpoint, from_bytes, to_bytes
+from holdfast.record.ledger import Entry
+from holdfast.record.state import RunState
 from holdfast.trees import Tree, describe_shapes, nbytes, signature
-from holdfast.wire import OnSite
 
 __all__ = ["ConformanceError", "Report", "check"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import optax
 import pytest
 
-from holdfast import catalogue
+from holdfast.config import catalogue
 from holdfast.config.build import outline, plan
 from holdfast.config.examples import entry
 from holdfast.config.file import ExperimentFileError, read

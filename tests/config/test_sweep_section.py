@@ -10,7 +10,7 @@ from holdfast import cli
 from holdfast.cli import app
 from holdfast.config.build import plan
 from holdfast.config.file import read
-from holdfast.engine.engines import compiled_programs
+from holdfast.engine.compiled import compiled_programs
 from holdfast.runs import results
 from tests.config.test_wrong_files import folder, refused
 

@@ -10,8 +10,8 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import holdfast as hf
+from holdfast.core.keys import Purpose
 from holdfast.diagnose.curvature import _design_ends, _hessian_times
-from holdfast.keys import Purpose
 from holdfast.models import least_squares, logistic_regression, softmax_regression
 
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import holdfast as hf
+from holdfast.core.keys import HostStreams, Purpose, host_generator
 from holdfast.engine.feeds import Gathered, Resident
-from holdfast.keys import HostStreams, Purpose, host_generator
 from holdfast.testing import _everything
 from tests.problems import same_bits, tiny_clients
 

@@ -7,7 +7,7 @@ import pytest
 from jax import tree
 
 import holdfast as hf
-from holdfast.keys import Purpose, client_key, round_key
+from holdfast.core.keys import Purpose, client_key, round_key
 from holdfast.models import augmented, cnn
 from holdfast.models.images import change
 from tests.problems import largest_difference, same_bits

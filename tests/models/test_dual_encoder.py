@@ -12,7 +12,7 @@ import holdfast as hf
 from holdfast.models import DualEncoder, dual_encoder, spreadout
 from tests.problems import largest_difference
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "derived_dualencoder.npz"
+GOLDEN = Path(__file__).parents[1] / "claims" / "golden" / "derived_dualencoder.npz"
 
 
 def golden(dtype):

@@ -7,8 +7,8 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import holdfast as hf
-from holdfast.engine.identity import describe
 from holdfast.models import least_squares, logistic_regression, softmax_regression
+from holdfast.record.identity import describe
 
 
 def data(labels):

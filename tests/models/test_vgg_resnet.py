@@ -12,7 +12,7 @@ from jax import tree
 import holdfast as hf
 from holdfast.models import resnet8, resnet18, vgg11
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[1] / "claims" / "golden"
 # Each implementation of convolution once: by patches ResNet-8 would compile for ten seconds.
 CASES = [("VGG_11", vgg11(10)), ("resnet8", resnet8(10, convolution="xla"))]
 

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from holdfast import catalogue
 from holdfast.cli import app
-from holdfast.config import examples
+from holdfast.config import catalogue, examples
 from holdfast.config.file import locate, read
-from holdfast.engine.history import History
+from holdfast.record.history import History
 from holdfast.runs import results
 from holdfast.runs.folder import RunFolder
 

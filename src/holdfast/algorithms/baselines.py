@@ -4,13 +4,13 @@ from typing import Any
 
 import optax
 
-from holdfast.algorithm import Algorithm, Weighting
 from holdfast.algorithms.parts import in_turn, server_step
+from holdfast.core.algorithm import Algorithm, Weighting
+from holdfast.core.rule import Rule
+from holdfast.core.wire import OnSite
 from holdfast.data.clients import Clients
 from holdfast.errors import explain_arguments
-from holdfast.rule import Rule
 from holdfast.rules import LocalOnly, Proximal, ServerOptimizer
-from holdfast.wire import OnSite
 
 
 @explain_arguments

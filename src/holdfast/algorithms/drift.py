@@ -2,11 +2,11 @@
 
 from typing import Any, Literal
 
-from holdfast.algorithm import Algorithm
 from holdfast.algorithms.parts import choose, in_turn, server_step
-from holdfast.combinators import Chain, Masked, Uploaded
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.combinators import Chain, Masked, Uploaded
+from holdfast.core.rule import Rule
 from holdfast.errors import explain_arguments
-from holdfast.rule import Rule
 from holdfast.rules import ControlVariate, Dynamic, GradientControlVariate, SplitActive, SplitAll
 from holdfast.trees import Mask
 

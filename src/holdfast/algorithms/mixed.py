@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from holdfast.algorithm import Algorithm, Weighting
 from holdfast.algorithms.parts import in_turn
+from holdfast.core.algorithm import Algorithm, Weighting
+from holdfast.core.rule import Rule
 from holdfast.errors import explain_arguments
-from holdfast.rule import Rule
 from holdfast.rules import OneWayTransfer, ParallelTraining, ServerOptimizer, TwoWayTransfer
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import optax
 
-from holdfast.combinators import Chain
+from holdfast.core.combinators import Chain
+from holdfast.core.rule import Rule
 from holdfast.errors import HoldfastError, did_you_mean
-from holdfast.rule import Rule
 from holdfast.rules import ServerOptimizer
 
 

@@ -3,11 +3,11 @@
 import dataclasses
 from typing import Any
 
-from holdfast.algorithm import Algorithm
 from holdfast.algorithms.parts import in_turn, server_step
-from holdfast.combinators import Chain
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.combinators import Chain
+from holdfast.core.rule import Rule
 from holdfast.errors import HoldfastError, explain_arguments
-from holdfast.rule import Rule
 from holdfast.rules import FirstOrderMAML, Flix, OneShot
 from holdfast.solvers import LBFGS, Solver
 from holdfast.wires import Compressed, Compressor, Diana

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from holdfast.algorithm import Algorithm, Weighting
 from holdfast.algorithms.parts import in_turn, server_step
-from holdfast.combinators import Chain, ServerTurn
+from holdfast.core.algorithm import Algorithm, Weighting
+from holdfast.core.combinators import Chain, ServerTurn
 from holdfast.errors import explain_arguments
 from holdfast.rules import ControlVariate, Dynamic, ServerAsClient, ServerLearning
 

@@ -9,20 +9,20 @@ import numpy as np
 from jax import tree
 
 from holdfast import evaluate
-from holdfast.algorithm import Algorithm
+from holdfast.client_states.storage import Storage
 from holdfast.config import schema, sweep
 from holdfast.config.file import ExperimentFile, ExperimentFileError, KeyPath
 from holdfast.config.making import key_named, make, make_local, named, placed, speaks_of
 from holdfast.config.population import load_dataset, make_model, make_server, population
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.local import Local
 from holdfast.data import Clients, Dataset
-from holdfast.engine.engines import Engine
+from holdfast.engine.compiled import Engine
 from holdfast.engine.experiment import Experiment
+from holdfast.engine.server import Server
 from holdfast.engine.simulate import pretrain
 from holdfast.errors import HoldfastError, did_you_mean
-from holdfast.local import Local
 from holdfast.models import Model
-from holdfast.server import Server
-from holdfast.stores.storage import Storage
 from holdfast.sweeps.naming import folder_name, label
 from holdfast.trees import Tree
 

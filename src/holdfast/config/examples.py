@@ -4,8 +4,7 @@ import typing
 from importlib import resources
 from typing import Any
 
-from holdfast import catalogue
-from holdfast.config import schema
+from holdfast.config import catalogue, schema
 from holdfast.errors import HoldfastError, did_you_mean
 
 

@@ -7,12 +7,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from holdfast import catalogue
-from holdfast.config import schema
+from holdfast.config import catalogue, schema
 from holdfast.config.file import ExperimentFile, ExperimentFileError, KeyPath
+from holdfast.core.hyper import PerClient
+from holdfast.core.local import Local
 from holdfast.errors import HoldfastError
-from holdfast.hyper import PerClient
-from holdfast.local import Local
 
 
 def make(

@@ -6,16 +6,15 @@ from typing import Any
 import numpy as np
 from jax import tree
 
-from holdfast import catalogue
-from holdfast.config import schema
+from holdfast.config import catalogue, schema
 from holdfast.config.file import ExperimentFile, KeyPath
 from holdfast.config.making import make, make_local, placed
+from holdfast.core.local import Local
 from holdfast.data import Clients, Dataset, Examples
 from holdfast.data.held_out import like
 from holdfast.data.partition.natural import natural
-from holdfast.local import Local
+from holdfast.engine.server import Server
 from holdfast.models import Model, augmented
-from holdfast.server import Server
 
 
 def load_dataset(file: ExperimentFile, at: KeyPath, table: dict[str, Any]) -> Dataset:

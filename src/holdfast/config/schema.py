@@ -12,7 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field, Strict, StrictBool, StrictInt, StrictStr
 
-from holdfast.catalogue import settings
+from holdfast.config.catalogue import settings
 from holdfast.config.file import ExperimentFile, ExperimentFileError, KeyPath
 from holdfast.errors import did_you_mean
 

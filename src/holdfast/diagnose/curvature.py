@@ -10,9 +10,9 @@ import numpy as np
 from jax import tree
 from jax.flatten_util import ravel_pytree
 
+from holdfast.core.keys import Purpose
 from holdfast.data.clients import Clients, check_finite
 from holdfast.errors import HoldfastError, explain_arguments
-from holdfast.keys import Purpose
 from holdfast.models.model import GeneralisedLinear, Model
 from holdfast.trees import Tree, describe_shapes
 

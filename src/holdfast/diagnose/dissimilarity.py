@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from holdfast.core.keys import Purpose, client_key, round_key
+from holdfast.core.round import HasLoss, Work, local_objective
 from holdfast.errors import HoldfastError, explain_arguments
-from holdfast.evaluate import Scene
-from holdfast.keys import Purpose, client_key, round_key
+from holdfast.evaluate.evaluators import Scene
 from holdfast.models.model import Model
-from holdfast.round import HasLoss, Work, local_objective
 from holdfast.trees import Tree, add, axpy, float_type, norm, scale, sub, zeros
 
 

@@ -5,10 +5,10 @@ import functools
 
 import numpy as np
 
+from holdfast.core.keys import HostStreams, Purpose
+from holdfast.core.local import Local
+from holdfast.core.round import Work
 from holdfast.data.clients import Clients
-from holdfast.keys import HostStreams, Purpose
-from holdfast.local import Local
-from holdfast.round import Work
 
 
 @dataclasses.dataclass(frozen=True)

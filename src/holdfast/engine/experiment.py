@@ -10,33 +10,34 @@ import jax
 import numpy as np
 from jax import tree
 
-from holdfast import hyper, processes
-from holdfast.algorithm import Algorithm
+from holdfast import processes
+from holdfast.client_states.states import Rows
+from holdfast.client_states.storage import Storage
 from holdfast.cohorts import Cohort, Everyone
-from holdfast.combinators import Chain
+from holdfast.core import hyper
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.combinators import Chain
+from holdfast.core.keys import Purpose, host_generator, round_key
+from holdfast.core.local import Local, Steps
+from holdfast.core.round import Sides, Work, client_round, outline
 from holdfast.data.clients import Clients, check_finite
 from holdfast.engine.batches import Planner
-from holdfast.engine.engines import DebugEngine, Engine, compiled_programs
+from holdfast.engine.compiled import DebugEngine, Engine, compiled_programs
 from holdfast.engine.feeds import Feed, Gathered, Resident
-from holdfast.engine.history import History
-from holdfast.engine.identity import describe, digest
 from holdfast.engine.layout import Way
-from holdfast.engine.ledger import Entry, Ledger
-from holdfast.engine.rows import Rows
+from holdfast.engine.populations import JoinedCohort
+from holdfast.engine.select import Selection
+from holdfast.engine.server import Server
 from holdfast.engine.server_side import ServerSide
-from holdfast.engine.state import RunState
-from holdfast.engine.traffic import Traffic
 from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError
-from holdfast.evaluate import Evaluator, Scene
-from holdfast.keys import Purpose, host_generator, round_key
-from holdfast.local import Local, Steps
+from holdfast.evaluate.evaluators import Evaluator, Scene
 from holdfast.models.model import Model
-from holdfast.populations import JoinedCohort
-from holdfast.round import Sides, Work, client_round, outline
+from holdfast.record.history import History
+from holdfast.record.identity import describe, digest
+from holdfast.record.ledger import Entry, Ledger
+from holdfast.record.state import RunState
+from holdfast.record.traffic import Traffic
 from holdfast.rules.last_model import LastModel
-from holdfast.select import Selection
-from holdfast.server import Server
-from holdfast.stores.storage import Storage
 from holdfast.trees import Tree, add, describe_shapes, nbytes, signature
 
 _WORTH_SHARING = 3e8  # operations a round, some milliseconds; below, handing out costs more

@@ -7,9 +7,9 @@ from typing import Protocol
 import numpy as np
 from jax import tree
 
+from holdfast.core.round import Work
 from holdfast.data.clients import Clients, check_finite
 from holdfast.engine.batches import Planner
-from holdfast.round import Work
 from holdfast.trees import Tree
 
 

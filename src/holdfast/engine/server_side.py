@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree
 
+from holdfast.core.keys import Purpose
+from holdfast.core.local import Local
+from holdfast.core.round import Central
 from holdfast.engine.batches import Planner
-from holdfast.keys import Purpose
-from holdfast.local import Local
-from holdfast.round import Central
-from holdfast.server import Server
+from holdfast.engine.server import Server
 from holdfast.trees import Tree
 
 

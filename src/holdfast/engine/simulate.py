@@ -9,23 +9,24 @@ from pathlib import Path
 import numpy as np
 from jax import tree
 
-from holdfast import hyper, processes
-from holdfast.algorithm import Algorithm
+from holdfast import processes
+from holdfast.client_states.states import Rows
+from holdfast.client_states.storage import Storage
 from holdfast.cohorts import Cohort
+from holdfast.core import hyper
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.local import Local
 from holdfast.data.clients import Clients
-from holdfast.engine.checkpoint import Checkpoint
-from holdfast.engine.engines import DebugEngine, Engine
+from holdfast.engine.compiled import DebugEngine, Engine
 from holdfast.engine.experiment import Experiment
-from holdfast.engine.history import History
-from holdfast.engine.ledger import Ledger
-from holdfast.engine.rows import Rows
-from holdfast.engine.state import RunState
+from holdfast.engine.server import Server
 from holdfast.errors import HoldfastError, explain_arguments
-from holdfast.evaluate import Evaluator, deployed_model
-from holdfast.local import Local
+from holdfast.evaluate.evaluators import Evaluator, deployed_model
 from holdfast.models.model import Model
-from holdfast.server import Server
-from holdfast.stores.storage import Storage
+from holdfast.record.checkpoint import Checkpoint
+from holdfast.record.history import History
+from holdfast.record.ledger import Ledger
+from holdfast.record.state import RunState
 from holdfast.trees import Tree
 
 

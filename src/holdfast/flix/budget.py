@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.algorithms import flix, flix_one_shot
+from holdfast.core.hyper import PerClient
+from holdfast.core.local import Local
 from holdfast.data.clients import Clients
 from holdfast.diagnose.curvature import Curvature
 from holdfast.engine.simulate import Run, simulate
@@ -12,8 +14,6 @@ from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.evaluate import Evaluator
 from holdfast.flix.optima import Optima, local_optima
 from holdfast.flix.theory import Constants, constants
-from holdfast.hyper import PerClient
-from holdfast.local import Local
 from holdfast.models.model import Model
 from holdfast.trees import float_type, nbytes
 

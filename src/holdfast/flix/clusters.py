@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import tree
 
-from holdfast.algorithm import Algorithm
 from holdfast.algorithms import fedavg
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.local import Local
 from holdfast.data.clients import Clients
 from holdfast.engine.simulate import simulate
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.flix.optima import Optima
-from holdfast.local import Local
 from holdfast.models.model import Model
 from holdfast.trees import Tree
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree
 
-from holdfast import hyper
+from holdfast.core import hyper
 from holdfast.data.clients import Clients
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.flix.optima import Optima

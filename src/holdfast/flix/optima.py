@@ -5,12 +5,12 @@ from typing import NamedTuple
 import numpy as np
 from jax import tree
 
-from holdfast.algorithm import Algorithm
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.hyper import PerClient
+from holdfast.core.local import Local
 from holdfast.data.clients import Clients
 from holdfast.engine.experiment import Experiment
 from holdfast.errors import explain_arguments
-from holdfast.hyper import PerClient
-from holdfast.local import Local
 from holdfast.models.model import Model
 from holdfast.rules import Flix
 from holdfast.solvers import LBFGS, Known, Solver

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jax import tree
 
-from holdfast import hyper
+from holdfast.core import hyper
 from holdfast.data.clients import Clients
 from holdfast.diagnose.curvature import Curvature, curvature
 from holdfast.errors import HoldfastError, explain_arguments

@@ -1,5 +1,6 @@
 """Models: the papers' own, adapters for other libraries', and any other as `Model(init, loss)`."""
 
+from holdfast.metrics.auc import auc
 from holdfast.models.adapters import from_apply, from_equinox, from_haiku, from_linen, from_nnx
 from holdfast.models.cnn import CNN, cnn
 from holdfast.models.convolution import convolve, convolve_patches, max_pool
@@ -14,7 +15,6 @@ from holdfast.models.dense import (
 from holdfast.models.dual_encoder import DualEncoder, Spreadout, dual_encoder, spreadout
 from holdfast.models.images import augmented
 from holdfast.models.linear import least_squares, logistic_regression
-from holdfast.models.metrics import auc
 from holdfast.models.model import GeneralisedLinear, Model, Predictor, Table, classifier
 from holdfast.models.recurrent import GRU, LSTM, gru, lstm
 from holdfast.models.resnet import ResNet, resnet8, resnet18

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from holdfast.core.struct import Struct, static
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.models.model import Model, Table
-from holdfast.struct import Struct, static
 from holdfast.trees import Tree
 
 PADDING = 0  # this row of the table fills short contexts; it is no item

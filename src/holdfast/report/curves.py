@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.engine.history import History
+from holdfast.record.history import History
 from holdfast.runs.results import MethodResult
 
 MOST_POINTS = 1000

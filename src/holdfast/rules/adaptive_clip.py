@@ -4,7 +4,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from holdfast.rule import ClientView, Rule, ServerView, State
+from holdfast.core.rule import ClientView, Rule, ServerView, State
 from holdfast.trees import Tree, float_type, norm, scale
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdfast.rule import ClientView, Need, Rule, ServerView, State, Tilt
+from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt
 from holdfast.trees import Tree, add, axpy, scale, zeros
 
 

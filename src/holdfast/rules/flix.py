@@ -5,10 +5,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from holdfast import hyper
-from holdfast.combinators import Around
+from holdfast.core import hyper
+from holdfast.core.combinators import Around
+from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt
 from holdfast.errors import HoldfastError
-from holdfast.rule import ClientView, Need, Rule, ServerView, State, Tilt
 from holdfast.solvers import LBFGS, Optimum, Solver
 from holdfast.trees import Tree, float_type, scale, sub
 

@@ -1,6 +1,6 @@
 """Remember each client's latest model."""
 
-from holdfast.rule import ClientView, Rule, State
+from holdfast.core.rule import ClientView, Rule, State
 from holdfast.trees import Tree
 
 

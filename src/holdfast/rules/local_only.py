@@ -1,6 +1,6 @@
 """No federation at all: every client keeps to itself."""
 
-from holdfast.rule import ClientView, Need, Rule, ServerView, State, Tilt
+from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt
 from holdfast.trees import Tree, zeros
 
 

@@ -1,6 +1,6 @@
 """Meta-learning: a model that becomes good after a few local steps."""
 
-from holdfast.rule import ClientView, Need, Rule
+from holdfast.core.rule import ClientView, Need, Rule
 from holdfast.trees import Tree, neg
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdfast.rule import ClientView, Rule, Tilt
+from holdfast.core.rule import ClientView, Rule, Tilt
 
 
 class Proximal(Rule):

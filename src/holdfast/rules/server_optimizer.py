@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import optax
 
-from holdfast.rule import Rule, ServerView, State
-from holdfast.struct import static
+from holdfast.core.rule import Rule, ServerView, State
+from holdfast.core.struct import static
 from holdfast.trees import Tree, neg
 
 

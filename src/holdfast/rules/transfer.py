@@ -4,7 +4,7 @@ from typing import Any
 
 from jax import tree
 
-from holdfast.rule import ClientView, Need, Rule, ServerView, State, Tilt
+from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt
 from holdfast.trees import Tree, scale, zeros
 
 

@@ -13,7 +13,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from holdfast.engine.state import RunState
+from holdfast.record.state import RunState
 
 
 class Display:

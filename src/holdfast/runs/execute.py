@@ -12,10 +12,10 @@ from typing import Any, Protocol
 from holdfast import evaluate, processes
 from holdfast.config.build import Method, Plan
 from holdfast.data import split
-from holdfast.engine.checkpoint import Checkpoint
 from holdfast.engine.simulate import Run, simulate
-from holdfast.engine.state import RunState
 from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError
+from holdfast.record.checkpoint import Checkpoint
+from holdfast.record.state import RunState
 from holdfast.runs.folder import RunFolder, SeedFolder, description, write_whole
 
 _MOST_CLIENTS_SHOWN = 500

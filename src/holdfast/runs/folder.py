@@ -29,10 +29,10 @@ import numpy as np
 import safetensors.numpy
 
 from holdfast import processes
-from holdfast.engine.history import History, Row
-from holdfast.engine.ledger import Entry
-from holdfast.engine.state import RunState
 from holdfast.errors import HoldfastError
+from holdfast.record.history import History, Row
+from holdfast.record.ledger import Entry
+from holdfast.record.state import RunState
 from holdfast.trees import Tree, paths
 
 _TIMES = ("seconds", "compile_seconds")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.engine.history import History
 from holdfast.errors import HoldfastError, did_you_mean
+from holdfast.record.history import History
 from holdfast.runs.folder import RunFolder
 
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from holdfast.engine.identity import describe
+from holdfast.record.identity import describe
 
 Point = dict[str, Any]  # dotted path -> value
 _LONGEST = 200  # bytes; file systems take 255

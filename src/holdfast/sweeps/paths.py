@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from holdfast.algorithm import Algorithm
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.hyper import PerClient
+from holdfast.core.local import Local
+from holdfast.core.struct import Struct
+from holdfast.engine.server import Server
 from holdfast.errors import HoldfastError
-from holdfast.hyper import PerClient
-from holdfast.local import Local
-from holdfast.server import Server
-from holdfast.struct import Struct
 from holdfast.sweeps.naming import Point
 
 # What stands at a path: a traced number, something fixed at compilation, or a rule, wire or compressor

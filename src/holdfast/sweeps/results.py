@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from holdfast.algorithm import Algorithm
-from holdfast.engine.history import History
-from holdfast.engine.ledger import Ledger
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.local import Local
 from holdfast.errors import HoldfastError, did_you_mean
-from holdfast.local import Local
+from holdfast.record.history import History
+from holdfast.record.ledger import Ledger
 from holdfast.report.curves import BOOKKEEPING, lower_is_better
 from holdfast.report.standings import best as best_of
 from holdfast.report.standings import in_figures

@@ -10,21 +10,21 @@ from typing import Any, Literal
 
 import numpy as np
 
-from holdfast.algorithm import Algorithm
+from holdfast.client_states.storage import Storage
 from holdfast.cohorts import Cohort
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.local import Local
 from holdfast.data.clients import Clients
-from holdfast.engine.checkpoint import Checkpoint
-from holdfast.engine.engines import DebugEngine, Engine
+from holdfast.engine.compiled import DebugEngine, Engine
 from holdfast.engine.experiment import Experiment
-from holdfast.engine.history import History
+from holdfast.engine.server import Server
 from holdfast.engine.simulate import simulate
-from holdfast.engine.state import RunState
 from holdfast.errors import HoldfastError, RoundFailedError, did_you_mean, explain_arguments
 from holdfast.evaluate import Evaluator
-from holdfast.local import Local
 from holdfast.models.model import Model
-from holdfast.server import Server
-from holdfast.stores.storage import Storage
+from holdfast.record.checkpoint import Checkpoint
+from holdfast.record.history import History
+from holdfast.record.state import RunState
 from holdfast.sweeps.naming import Point, folder_name, label
 from holdfast.sweeps.paths import Setting, at_point
 from holdfast.sweeps.results import Sweep, SweptRun

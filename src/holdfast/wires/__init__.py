@@ -1,6 +1,6 @@
 """Few bytes: compressors, and the wires that use them without losing the optimum."""
 
-from holdfast.wire import OnSite, Wire
+from holdfast.core.wire import OnSite, Wire
 from holdfast.wires.clipped import Clipped
 from holdfast.wires.compressed import Compressed
 from holdfast.wires.compressor import Compressor

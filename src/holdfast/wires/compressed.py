@@ -2,8 +2,8 @@
 
 import jax
 
+from holdfast.core.wire import Wire
 from holdfast.trees import Tree
-from holdfast.wire import Wire
 from holdfast.wires.compressor import (
     Coded,
     Compressor,

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree
 
+from holdfast.core.struct import Struct, static
 from holdfast.errors import HoldfastError
-from holdfast.struct import Struct, static
 from holdfast.trees import Number, Tree
 from holdfast.wires.packing import Field, Reader, pack
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import jax
 
-from holdfast.rule import State
+from holdfast.core.rule import State
+from holdfast.core.wire import Wire
 from holdfast.trees import Number, Tree, add, axpy, scale, sub, zeros
-from holdfast.wire import Wire
 from holdfast.wires.compressed import Compressed
 from holdfast.wires.compressor import Coded, Compressor, Layout, compress, decompress, noise_of
 

@@ -2,9 +2,9 @@
 
 import jax
 
-from holdfast import hyper
+from holdfast.core import hyper
+from holdfast.core.rule import State
 from holdfast.errors import HoldfastError
-from holdfast.rule import State
 from holdfast.trees import Number, Tree, add, sub
 from holdfast.wires.compressor import Compressor, code_bits, compress, decompress
 from holdfast.wires.inside import Inside

@@ -2,9 +2,9 @@
 
 import jax
 
-from holdfast.rule import State
+from holdfast.core.rule import State
+from holdfast.core.wire import Wire
 from holdfast.trees import Tree, add, sub, zeros
-from holdfast.wire import Wire
 from holdfast.wires.compressed import Compressed
 from holdfast.wires.compressor import Coded, Compressor, compress, decompress, noise_of
 

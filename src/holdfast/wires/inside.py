@@ -2,9 +2,9 @@
 
 import jax
 
-from holdfast.rule import State
+from holdfast.core.rule import State
+from holdfast.core.wire import Wire
 from holdfast.trees import Number, Tree
-from holdfast.wire import Wire
 
 
 class Inside(Wire):

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from holdfast.core.struct import static
 from holdfast.errors import HoldfastError
-from holdfast.struct import static
 from holdfast.trees import Number
 from holdfast.wires.compressor import Compressor
 from holdfast.wires.packing import Field, Reader, float_width, floats

@@ -1,0 +1,80 @@
+"""Rows in host memory."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jax import tree
+
+from holdfast.client_states.store import Slots
+from holdfast.trees import Tree, nbytes
+
+_BLOCK_BYTES = 1 << 24
+_SMALL = 4096  # bytes; below, copying twice is cheaper than a loop in Python
+
+
+class MemoryStore:
+    """Rows in blocks that are never moved, so that growing copies nothing."""
+
+    def __init__(self, first: Tree, clients: int) -> None:
+        self.row_bytes = nbytes(first)
+        self._leaves, self._structure = tree.flatten(first)
+        self._per_block = max(1, _BLOCK_BYTES // max(1, self.row_bytes))
+        self._blocks: list[list[np.ndarray]] = []
+        self._slots = Slots(clients)
+
+    def __len__(self) -> int:
+        return self._slots.taken
+
+    def ids(self) -> np.ndarray:
+        return self._slots.ids()
+
+    def has(self, ids: np.ndarray) -> np.ndarray:
+        return self._slots.of(ids) >= 0
+
+    def read(self, ids: np.ndarray) -> Tree:
+        slots = self._slots.of(ids)
+        leaves = [np.empty((len(ids), *a.shape), a.dtype) for a in self._leaves]
+        for block, here in self._by_block(slots):
+            for k, (first, out) in enumerate(zip(self._leaves, leaves, strict=True)):
+                if block < 0:
+                    out[here] = first
+                else:
+                    _copy(out, here, self._blocks[block][k], slots[here] % self._per_block)
+        return tree.unflatten(self._structure, leaves)
+
+    def write(self, ids: np.ndarray, rows: Tree, positions: np.ndarray) -> None:
+        slots = self._slots.make(ids)
+        while self._slots.taken > len(self._blocks) * self._per_block:
+            shapes = [(self._per_block, *a.shape) for a in self._leaves]
+            self._blocks.append(
+                [np.empty(shape, a.dtype) for shape, a in zip(shapes, self._leaves, strict=True)]
+            )
+        for k, leaf in enumerate(tree.leaves(rows)):
+            for begin, part in _parts(leaf):
+                inside = (positions >= begin) & (positions < begin + len(part))
+                for block, here in self._by_block(slots[inside]):
+                    mine, source = slots[inside][here], positions[inside][here] - begin
+                    _copy(self._blocks[block][k], mine % self._per_block, part, source)
+
+    def _by_block(self, slots: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        blocks = slots // self._per_block  # -1 for who has no row
+        for block in np.unique(blocks).tolist():
+            yield block, np.flatnonzero(blocks == block)
+
+
+def _parts(leaf: Any) -> list[tuple[int, np.ndarray]]:
+    """What is on each device, and where it begins; putting it together would be one more copy."""
+    if not isinstance(leaf, jax.Array) or leaf.is_fully_replicated:
+        return [(0, np.asarray(leaf))]
+    return [(s.index[0].start or 0, np.asarray(s.data)) for s in leaf.addressable_shards]
+
+
+def _copy(to: np.ndarray, there: np.ndarray, source: np.ndarray, here: np.ndarray) -> None:
+    """to[there] = source[here], without a copy in between where rows are large."""
+    if source[:1].nbytes < _SMALL:
+        to[there] = source[here]
+        return
+    for i, j in zip(there.tolist(), here.tolist(), strict=True):
+        to[i] = source[j]

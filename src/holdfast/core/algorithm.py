@@ -1,0 +1,129 @@
+"""An algorithm: a rule, the wire its replies take, and how deltas are weighted."""
+
+from collections.abc import Callable
+from typing import Literal, get_args
+
+from holdfast.core import hyper
+from holdfast.core.local import Local
+from holdfast.core.rule import Need, Rule
+from holdfast.core.struct import Struct, static
+from holdfast.core.wire import Wire
+from holdfast.data.clients import Clients
+from holdfast.errors import HoldfastError, did_you_mean
+from holdfast.trees import Tree, paths
+
+Weighting = Literal["examples", "uniform", "processed"]
+
+
+class Algorithm(Struct):
+    """Everything that distinguishes one federated method from another.
+
+    Args:
+        rule: what the method does; `Rule()` is FedAvg.
+        wire: what happens to replies on their way.
+        weighting: deltas are averaged by number of `"examples"` a client has, by number it
+            `"processed"` in the round, or `"uniform"`ly; what rules hear always uniformly.
+        regroup: turns the population into the one this method trains on (`centralised` pools it).
+        name: what tables and messages call it.
+    """
+
+    rule: Rule = Rule()
+    wire: Wire = Wire()
+    weighting: Weighting = static(default="uniform")
+    regroup: Callable[[Clients], Clients] | None = static(default=None)
+    name: str = static(default="algorithm")
+
+    def __post_init__(self) -> None:
+        if self.weighting not in get_args(Weighting):
+            hint = did_you_mean(str(self.weighting), get_args(Weighting))
+            raise HoldfastError(f"{self.name}: unknown weighting `{self.weighting}`; {hint}")
+        for given, kind in ((self.rule, Rule), (self.wire, Wire)):
+            if not isinstance(given, kind):
+                raise HoldfastError(
+                    f"{self.name}: {given!r} is a {type(given).__name__}; give a {kind.__name__}, such as "
+                    f"hf.rules.Dynamic(alpha=0.1) or hf.Wire()."
+                )
+        if not self.wire.lossless:
+            self._refuse(
+                Need.LOSSLESS_WIRE,
+                f"the wire {type(self.wire).__name__} changes them; use hf.Wire()",
+            )
+
+        if not self.wire.hears_each:
+            self._check_mean_only()
+
+    def _check_mean_only(self) -> None:
+        """Refuse what needs single replies of a wire that tells only their mean."""
+        wire = type(self.wire).__name__
+        if not self.rule.hears_uploads:
+            raise HoldfastError(
+                f"{self.name}: {type(self.rule).__name__} hears every reply, and the wire {wire} "
+                f"tells the server only their mean; use hf.Uploaded(rule), which sends what it hears."
+            )
+        if self.weighting != "uniform":
+            raise HoldfastError(
+                f"{self.name}: weighting is {self.weighting!r}, and the wire {wire} keeps one mean of "
+                f"all clients; use weighting='uniform'."
+            )
+
+    def _refuse(self, need: Need, because: str) -> None:
+        for part in self.rule.parts():
+            if need in part.needs:
+                raise HoldfastError(
+                    f"{self.name}: {type(part).__name__} needs {need.value}, but {because}."
+                )
+
+    def check_wire(self, payload: Tree, clients: int, everyone: bool) -> None:
+        """Refuse a wire that this rule would diverge or drift with."""
+        wire = type(self.wire).__name__
+        restless = [p for p in self.rule.parts() if Need.CALM_WIRE in p.needs]
+        if restless and not self.wire.lossless:
+            ids = range(clients if hyper.varies(self.wire) else 1)
+            noise = max(hyper.of_client(self.wire, i, float).noise(payload) for i in ids)
+            if noise > 0.5:  # measured: see docs/design.md
+                raise HoldfastError(
+                    f"{self.name}: {type(restless[0]).__name__} needs {Need.CALM_WIRE.value}, but the "
+                    f"noise of the wire {wire} is {noise:.3g}: its control variates would grow without "
+                    f"bound; give damping={0.5 / (1 + noise):.2g} or less, or compress less."
+                )
+        if self.needs_everyone and not everyone:
+            remembering = next(part for part in self.rule.parts() if _remembers(part))
+            raise HoldfastError(
+                f"{self.name}: {type(remembering).__name__} keeps rows that the server's state must "
+                f"agree with, and the wire {wire} tells it only a mean over everybody; let everyone "
+                f"take part, or use hf.wires.Compressed or ErrorFeedback."
+            )
+
+    @property
+    def needs_everyone(self) -> bool:
+        """Whether rows and the server's state agree only if every client takes part."""
+        return not self.wire.hears_each and any(map(_remembers, self.rule.parts()))
+
+    def check(self, params: Tree, local: Local, server_local: Local | None) -> None:
+        """Refuse a combination that cannot work, now that model and local training are known."""
+        if server_local is None:
+            self._refuse(
+                Need.SERVER_DATA,
+                "the run has none; give simulate(server=hf.Server(data_or_loss, local=...))",
+            )
+        elif server_local.momentum is not None or server_local.optimizer is not None:
+            self._refuse(
+                Need.PLAIN_SERVER_STEPS,
+                "the server's Local has momentum or an optimiser; remove it",
+            )
+        plain = self.rule.plain_leaves(params)
+        if any(plain) and local.optimizer is not None:
+            self._refuse(Need.PLAIN_STEPS, "Local has an optimizer; remove it")
+        momentum = local.at(0, params).momentum
+        for name, wanted, m in zip(paths(params), plain, momentum, strict=True):
+            if wanted and m is not None:
+                raise HoldfastError(
+                    f"{self.name}: needs {Need.PLAIN_STEPS.value}, but Local has momentum on `{name}`; "
+                    f"set momentum=None, or keep it off this leaf with momentum_on."
+                )
+
+
+def _remembers(part: Rule) -> bool:
+    """Whether a single rule, not one made of others, changes its rows."""
+    alone = part.parts() == (part,)
+    return alone and not part.neutral and type(part).settle is not Rule.settle

@@ -1,0 +1,148 @@
+"""Hyper-parameters that vary: over rounds (a schedule) or over clients (`PerClient`).
+
+Rules never see either: schedules become numbers before the round, `PerClient` before the client.
+"""
+
+import functools
+import numbers
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import tree
+
+from holdfast.core.struct import Struct
+from holdfast.errors import HoldfastError
+
+Schedule: TypeAlias = Callable[[int], Any]  # round -> number; every optax schedule is one
+
+
+class PerClient(Struct):
+    """One value per client, in the order of the population; a rule sees its client's number.
+
+    Instead of values it takes a function of a client's examples, asked once when the run begins.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.algorithms.fedprox(mu=hf.PerClient([0.1, 0.0, 0.5])).rule.mu.values
+        [0.1, 0.0, 0.5]
+        >>> few_examples_rely_on_others = hf.PerClient(lambda mine: 1 / (1 + len(mine.y) / 50))
+    """
+
+    values: Any
+
+
+def _is_per_client(leaf: Any) -> bool:
+    return isinstance(leaf, PerClient)
+
+
+def at_round(thing: Any, t: int) -> Any:
+    """Replace schedules by their value in round `t` and plain numbers by floats."""
+
+    def number(leaf: Any) -> Any:
+        value = leaf(t) if callable(leaf) else leaf
+        scalar = isinstance(value, numbers.Real) or getattr(value, "ndim", None) == 0
+        return float(value) if scalar else value
+
+    def resolve(leaf: Any) -> Any:
+        if not _is_per_client(leaf):
+            return number(leaf)
+        values = jnp.asarray(leaf.values)
+        whole = not jnp.issubdtype(values.dtype, jnp.floating)
+        return PerClient(values.astype(float) if whole else values)
+
+    return tree.map(resolve, thing, is_leaf=_is_per_client)
+
+
+def of_population(thing: Any, clients: Iterable[Any]) -> Any:
+    """Ask every `PerClient` that is a function for its values."""
+
+    def resolve(leaf: Any) -> Any:
+        if not (_is_per_client(leaf) and callable(leaf.values)):
+            return leaf
+        return PerClient(np.array([float(leaf.values(mine)) for mine in clients]))
+
+    return tree.map(resolve, thing, is_leaf=_is_per_client)
+
+
+def varies(thing: Any) -> bool:
+    """Whether anything in it differs between clients."""
+    return any(map(_is_per_client, tree.leaves(thing, is_leaf=_is_per_client)))
+
+
+def values(number: Any, clients: int) -> np.ndarray:
+    """A number as one value for each client, on the host."""
+    given = number.values if _is_per_client(number) else number
+    return np.broadcast_to(np.asarray(given, float), (clients,))
+
+
+def of_client(thing: Any, client: Any, dtype: Any) -> Any:
+    """Replace every `PerClient` by the value of one client, in the type of the model."""
+
+    def resolve(leaf: Any) -> Any:
+        return leaf.values[client].astype(dtype) if _is_per_client(leaf) else leaf
+
+    return tree.map(resolve, thing, is_leaf=_is_per_client)
+
+
+def check_population(thing: Any, clients: int, owner: str) -> None:
+    """Refuse a `PerClient` of another length than the population."""
+    for leaf in tree.leaves(thing, is_leaf=_is_per_client):
+        if _is_per_client(leaf) and len(leaf.values) != clients:
+            raise HoldfastError(
+                f"{owner}: a PerClient has {len(leaf.values)} values for {clients} clients; "
+                f"give one value per client."
+            )
+
+
+def constant(value: float) -> Schedule:
+    """The same value in every round.
+
+    Args:
+        value: that value.
+    """
+    return optax.constant_schedule(value)
+
+
+def exponential(value: float, decay: float) -> Schedule:
+    r"""Decays by a factor a round, as in the papers' tables.
+
+    $$ v_t = v\, d^t $$
+
+    Args:
+        value: $v$, that of the first round.
+        decay: $d$, such as 0.998.
+    """
+    return functools.partial(_exponential, value, decay)
+
+
+def _exponential(value: float, decay: float, t: int) -> float:
+    return value * decay**t
+
+
+def cosine(value: float, rounds: int, end: float = 0.0) -> Schedule:
+    """Half a cosine from `value` down to `end` over `rounds` rounds.
+
+    Args:
+        value: in the first round.
+        rounds: until the end is reached.
+        end: from then on.
+    """
+    return optax.cosine_decay_schedule(value, rounds, alpha=end / value)
+
+
+def multi_step(value: float, rounds: list[int], factor: float = 0.1) -> Schedule:
+    """A value that is multiplied by `factor` at each of the given rounds.
+
+    Args:
+        value: in the first round.
+        rounds: from which on it is multiplied once more.
+        factor: by what.
+    """
+    return functools.partial(_multi_step, value, tuple(rounds), factor)
+
+
+def _multi_step(value: float, rounds: tuple[int, ...], factor: float, t: int) -> float:
+    return value * factor ** sum(t >= r for r in rounds)

@@ -1,0 +1,184 @@
+"""Local training: what a client does between receiving the model and replying. One solver for all."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax, tree
+
+from holdfast.core import hyper
+from holdfast.core.debug import place, watch
+from holdfast.core.rule import Tilt, per_leaf
+from holdfast.core.struct import Struct, static
+from holdfast.errors import HoldfastError
+from holdfast.trees import Mask, Number, Tree, flatten, mix, norm, resolve_mask
+
+
+class Steps(Struct):
+    """The numbers of one round's local steps."""
+
+    learning_rate: Number
+    clip: Number | None
+    weight_decay: Number | None
+    momentum: tuple[Number | None, ...]  # one per leaf
+    optimizer: Callable[[Any], Any] | None = static(default=None)
+
+
+class Local(Struct):
+    r"""SGD on a client's own data.
+
+    $$ y \leftarrow y - \eta_t\, m\big(\mathrm{clip}(g(y) + \text{corrections}) + \lambda y\big) $$
+
+    Everything is reset each round. Clients of unequal size take their own number of steps.
+
+    Args:
+        learning_rate: a number, or a schedule over rounds (`hf.schedules`, any optax schedule).
+        epochs: passes over the client's data in a round; 1 unless `steps` is given.
+        steps: an exact number of steps instead, going on into a new pass where needed.
+        batch_size: examples in a step; None takes all of the client's.
+        last_batch: `"keep"` a short last batch of a pass, its loss divided by its own size, or
+            `"drop"` it; a client with less than one batch keeps what it has.
+        shuffle: a new order in each pass; False keeps the stored order.
+        clip: largest global norm of a gradient, corrections included.
+        weight_decay: $\lambda$, outside the clip.
+        momentum: heavy-ball factor.
+        momentum_on: leaves that have momentum, as one bool per leaf or a function of the leaf's
+            path; all unless given.
+        optimizer: instead of SGD, the function that makes an optax optimiser from the step size
+            (`optax.adam`, `functools.partial(optax.adam, b1=0.8)`); its state is reset each round.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.Local(learning_rate=hf.schedules.exponential(0.1, 0.998), epochs=5, batch_size=50).epochs
+        5
+    """
+
+    learning_rate: Any
+    epochs: int | None = static(default=None)
+    steps: int | None = static(default=None)
+    batch_size: int | None = static(default=None)
+    last_batch: str = static(default="keep")
+    shuffle: bool = static(default=True)
+    clip: Any = None
+    weight_decay: Any = None
+    momentum: Any = None
+    momentum_on: Mask | None = static(default=None)
+    optimizer: Callable[[Any], Any] | None = static(default=None)
+
+    def __post_init__(self) -> None:
+        if self.epochs is not None and self.steps is not None:
+            raise HoldfastError(
+                f"Local: epochs={self.epochs} and steps={self.steps} are both given; give one."
+            )
+        for name in ("epochs", "steps", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise HoldfastError(f"Local: {name}={value!r}; give a whole number of at least 1.")
+        if self.last_batch not in ("keep", "drop"):
+            raise HoldfastError(f"Local: last_batch={self.last_batch!r}; give 'keep' or 'drop'.")
+        for name, strict in (
+            ("learning_rate", True),
+            ("clip", True),
+            ("weight_decay", False),
+            ("momentum", False),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, int | float) and not (value > 0 if strict else value >= 0):
+                least = "above 0" if strict else "of at least 0"
+                raise HoldfastError(f"Local: {name}={value}; give a number {least}.")
+        if self.optimizer is not None and self.momentum is not None:
+            raise HoldfastError(
+                "Local: momentum and optimizer are both given; give the optimiser its momentum."
+            )
+        if self.momentum_on is not None and not callable(self.momentum_on):
+            object.__setattr__(self, "momentum_on", tuple(self.momentum_on))
+
+    def at(self, t: int, params: Tree) -> Steps:
+        """The numbers of round `t` for a model like `params`."""
+        numbers = (self.learning_rate, self.clip, self.weight_decay, self.momentum)
+        learning_rate, clip, weight_decay, momentum = hyper.at_round(numbers, t)
+        if isinstance(learning_rate, float) and not learning_rate > 0:
+            raise HoldfastError(
+                f"Local: learning_rate is {learning_rate} in round {t}; "
+                f"give a schedule that stays above 0."
+            )
+        on = (True,) * len(tree.leaves(params))
+        if self.momentum_on is not None:
+            on = resolve_mask(self.momentum_on, params, "Local: momentum_on")
+        per_leaf = tuple(momentum if m else None for m in on)
+        return Steps(learning_rate, clip, weight_decay, per_leaf, self.optimizer)
+
+
+def solve(
+    steps: Steps,
+    grad: Callable[[Any, Tree], Tree],
+    x: Tree,
+    tilt: Tilt,
+    count: Any,
+) -> tuple[Tree, Number]:
+    """Take `count` local steps on the tilted objective: the only local loop there is.
+
+    Returns the local model and the sum of step sizes taken. `grad(k, z)` is the gradient of the
+    untilted loss on the k-th batch.
+    """
+    start = x if tilt.start is None else tilt.start
+    origin, definition = flatten(start)
+    linear, pull, decay = (per_leaf(term, start) for term in tilt[:3])
+    alpha = None if tilt.mix is None else tilt.mix[0]
+    weight = alpha if tilt.weight is None else tilt.weight if alpha is None else tilt.weight * alpha
+    # pull (y - start) + linear is pull y + constant, with one array to read in a step, not two.
+    constant = [
+        li if pu is None else -pu * s if li is None else li - pu * s
+        for li, pu, s in zip(linear, pull, origin, strict=True)
+    ]
+
+    def bend(g: Any, co: Any, pu: Any, y: Any) -> Any:
+        g = g if weight is None else weight * g
+        g = g if co is None else g + co
+        return g if pu is None else g + pu * y
+
+    optimizer: Any = None if steps.optimizer is None else steps.optimizer(steps.learning_rate)
+
+    def step(k: Any, carry: tuple[list[Any], Any]) -> tuple[list[Any], Any]:
+        y, velocity = carry
+        with place(step=k):
+            z = definition.unflatten(y)
+            g_tree = grad(k, z if tilt.mix is None else mix(alpha, z, tilt.mix[1]))
+            watch("gradient", g_tree)
+            g = definition.flatten_up_to(g_tree)
+            g = [bend(*terms) for terms in zip(g, constant, pull, y, strict=True)]
+            if steps.clip is not None:
+                factor = jnp.minimum(1.0, steps.clip / (norm(g) + 1e-6))
+                g = [factor * p for p in g]
+            g = [p if d is None else p + d * q for p, d, q in zip(g, decay, y, strict=True)]
+            if steps.weight_decay is not None:
+                g = [p + steps.weight_decay * q for p, q in zip(g, y, strict=True)]
+            if optimizer is None:
+                velocity = [
+                    v if m is None else m * v + p
+                    for m, v, p in zip(steps.momentum, velocity, g, strict=True)
+                ]
+                g = [
+                    p if m is None else v
+                    for m, v, p in zip(steps.momentum, velocity, g, strict=True)
+                ]
+                move = [-steps.learning_rate * p for p in g]
+            else:
+                with jax.numpy_dtype_promotion("standard"):  # optax mixes counters and decay rates
+                    move, velocity = optimizer.update(g, velocity, y)
+            y = [(q + m).astype(q.dtype) for q, m in zip(y, move, strict=True)]
+            watch("model", y)
+        return y, velocity
+
+    still: Any = (
+        [
+            () if m is None else jnp.zeros_like(p)
+            for m, p in zip(steps.momentum, origin, strict=True)
+        ]
+        if optimizer is None
+        else optimizer.init(origin)
+    )
+    y, _ = lax.fori_loop(0, count, step, (origin, still))
+    dtype = jnp.result_type(*(p.dtype for p in origin))
+    return definition.unflatten(y), steps.learning_rate * jnp.asarray(count, dtype)

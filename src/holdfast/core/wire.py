@@ -1,0 +1,80 @@
+"""What happens to messages between server and clients, and what they cost."""
+
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+from jax import tree
+
+from holdfast.core.rule import State
+from holdfast.core.struct import Struct
+from holdfast.trees import Number, Tree, nbytes
+
+
+class Wire(Struct):
+    """The bare wire delivers everything unchanged; compression and clipping are wires of their own.
+
+    A broadcast is `(x, msg)`, a payload is `(delta, upload)`. The server decodes the mean of what
+    it received from the clients.
+    """
+
+    lossless: ClassVar[bool] = True
+    hears_each: ClassVar[bool] = True  # the server learns every reply, not only their mean
+    replicates: ClassVar[bool] = False  # a broadcast says what changed since the one before
+
+    def init(self, payload: Tree, broadcast: Tree) -> State:
+        """Server state and one client's first row."""
+        return State()
+
+    def send(self, broadcast: Tree, state: Tree, key: jax.Array) -> tuple[Tree, Tree]:
+        """Server: what clients will have of the broadcast, and the new state."""
+        return broadcast, state
+
+    def encode(self, payload: Tree, mine: Tree, key: jax.Array) -> tuple[Tree, Tree, Tree]:
+        """Client: what travels, what the server will take it for, and the new row."""
+        return payload, payload, mine
+
+    def receive(self, coded: Tree) -> Tree:
+        """Server: one client's code as numbers that can be averaged."""
+        return coded
+
+    def decode(self, mean: Tree, state: Tree, share: Number) -> tuple[Tree, Tree]:
+        """Server: the mean payload and the new state, from the mean of what was received."""
+        return mean, state
+
+    def noise(self, payload: Tree) -> float:
+        """Variance of what the server takes for a reply, relative to the square of the reply."""
+        return 0.0
+
+    def bits_down(self, broadcast: Tree) -> int:
+        """Bits of one broadcast."""
+        return 8 * nbytes(broadcast)
+
+    def bits_up(self, payload: Tree) -> int:
+        """Bits of one reply."""
+        return 8 * nbytes(payload)
+
+    def pack(self, coded: Tree) -> bytes:
+        """Client: a code as the bytes that travel, `bits_up` of them rounded up to whole bytes."""
+        return b"".join(np.asarray(leaf).tobytes() for leaf in tree.leaves(jax.device_get(coded)))
+
+    def unpack(self, data: bytes, payload: Tree, key: jax.Array) -> Tree:
+        """Server: the code again, for a payload of these shapes."""
+        leaves: list[Any] = tree.leaves(payload)
+        ends = np.cumsum([nbytes(leaf) for leaf in leaves])
+        parts = [data[end - nbytes(a) : end] for a, end in zip(leaves, ends, strict=True)]
+        arrays = [
+            np.frombuffer(part, a.dtype).reshape(a.shape)
+            for part, a in zip(parts, leaves, strict=True)
+        ]
+        return tree.unflatten(tree.structure(payload), arrays)
+
+
+class OnSite(Wire):
+    """Training happens where the data is: nothing travels, and the ledger says 0."""
+
+    def bits_down(self, broadcast: Tree) -> int:
+        return 0
+
+    def bits_up(self, payload: Tree) -> int:
+        return 0

@@ -1,0 +1,113 @@
+"""What the server has of its own: a data set or a loss, and how it trains on it."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import tree
+
+from holdfast.core.local import Local
+from holdfast.core.round import HasLoss, take_batch
+from holdfast.data.clients import Clients, check_finite, count
+from holdfast.errors import HoldfastError, explain_constructor
+from holdfast.models.model import Model, takes_key
+from holdfast.trees import Tree
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnLoss:
+    """The server's objective: a function of the parameters alone, or a mean over its examples."""
+
+    loss: Callable[..., jax.Array] | None  # None: the model's own
+    alone: bool
+
+    def __call__(
+        self, model: HasLoss, params: Tree, examples: Tree, rows: Any, key: jax.Array
+    ) -> jax.Array:
+        if self.alone:
+            assert self.loss is not None
+            return self.loss(params, key) if takes_key(self.loss, 2) else self.loss(params)
+        batch, keep = take_batch(examples, rows)
+        if self.loss is None:
+            values = model.losses(params, batch, key)
+        elif takes_key(self.loss, 3):
+            values = self.loss(params, batch, key)
+        else:
+            values = self.loss(params, batch)
+        return jnp.sum(jnp.where(keep, values, 0)) / jnp.sum(keep).astype(values.dtype)
+
+
+@explain_constructor
+@dataclasses.dataclass(frozen=True, eq=False)
+class Server:
+    """The server's side of a run, for methods in which it learns too.
+
+    Args:
+        source: a data set like the clients' (`hf.Examples`), or a loss of the parameters alone,
+            `(params) -> number` or `(params, key) -> number`, such as a regulariser.
+        local: its own batch size, number of steps, step size, optimiser and clip. For a loss of the
+            parameters alone, give `steps`.
+        loss: for a data set, a loss per example instead of the model's own.
+        gradient_batch_size: examples in the one batch of a round that `at.grad` takes; as many as
+            in a step unless given.
+
+    Example:
+        >>> import holdfast as hf
+        >>> train, test = hf.data.digits()
+        >>> server = hf.Server(test, hf.Local(learning_rate=0.1, steps=5, batch_size=32))
+    """
+
+    source: Any
+    local: Local
+    loss: Callable[..., jax.Array] | None = None
+    gradient_batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.local, Local):
+            raise HoldfastError(
+                f"Server: local is a {type(self.local).__name__}; give hf.Local(...), how it trains."
+            )
+        if self.alone and self.loss is not None:
+            raise HoldfastError(
+                "Server: two losses are given; give a data set with loss=, or one loss."
+            )
+        if not self.alone and count(self.source) == 0:
+            raise HoldfastError("Server: its data set is empty; give at least one example.")
+
+    @property
+    def alone(self) -> bool:
+        """Whether it has a loss of the parameters alone, and no data."""
+        return callable(self.source)
+
+    @property
+    def objective(self) -> OwnLoss:
+        """What it minimises."""
+        return OwnLoss(self.source, True) if self.alone else OwnLoss(self.loss, False)
+
+    @property
+    def size(self) -> int:
+        """Number of examples; none for a loss of the parameters alone."""
+        return 0 if self.alone else count(self.source)
+
+    def as_clients(self) -> Clients:
+        """Its data as a population of one."""
+        return Clients.from_rows(self.source, [np.arange(self.size)])
+
+    def check(self, model: Model, params: Tree) -> None:
+        """Refuse data the model cannot take and losses that are not what they should be."""
+        key = jax.random.key(0)
+        rows = None
+        if not self.alone:
+            check_finite(self.source, "Server")
+            if model.check is not None and self.loss is None:
+                model.check(self.source)
+            rows = np.zeros(2, np.int32)
+        examples = () if self.alone else tree.map(jnp.asarray, self.source)
+        value = jax.eval_shape(lambda p: self.objective(model, p, examples, rows, key), params)
+        if value.shape != ():
+            raise HoldfastError(
+                f"Server: the loss has shape {value.shape}; return one number for the parameters."
+            )

@@ -1,0 +1,1 @@
+"""What is measured: names, directions, and figures over seeds."""

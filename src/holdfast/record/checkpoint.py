@@ -1,0 +1,250 @@
+"""A run on disk: written whole or not at all, and read back only if not a bit has changed."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import safetensors.numpy
+from jax import tree
+
+from holdfast import processes
+from holdfast.client_states.disk import FOLDER, DiskStore
+from holdfast.client_states.shared import SharedStore
+from holdfast.client_states.states import Rows
+from holdfast.errors import HoldfastError, HoldfastWarning, explain_constructor
+from holdfast.record.history import History
+from holdfast.record.identity import first_difference
+from holdfast.record.ledger import Entry, Ledger
+from holdfast.record.log import Log
+from holdfast.record.state import RunState
+from holdfast.trees import Tree
+
+_SUFFIX = ".holdfast"
+_DIGEST = 32  # bytes of sha256 at the end of the file
+
+
+def to_bytes(arrays: Tree, about: dict[str, str] | None = None) -> bytes:
+    """A tree's leaves as safetensors; its structure is not stored."""
+    leaves = tree.leaves(jax.device_get(arrays))
+    named = {f"{i:06d}": np.asarray(a, order="C") for i, a in enumerate(leaves)}
+    return safetensors.numpy.save(named, metadata=about)
+
+
+def from_bytes(content: bytes, like: Tree) -> Tree:
+    """The tree again, in the structure of `like`."""
+    named = safetensors.numpy.load(content)
+    return tree.unflatten(tree.structure(like), [named[name] for name in sorted(named)])
+
+
+@explain_constructor
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """Where and how often to save a run; an existing run in the folder is gone on with.
+
+    Args:
+        folder: one run per folder.
+        every: rounds between saves; the last round is always saved.
+        keep: how many of the newest saves to keep, so that a damaged one has a predecessor.
+    """
+
+    folder: str | Path
+    every: int = 10
+    keep: int = 2
+
+    def __post_init__(self) -> None:
+        if self.every < 1 or self.keep < 1:
+            raise HoldfastError(
+                f"Checkpoint: every={self.every}, keep={self.keep}; give whole numbers of at least 1."
+            )
+
+    def files(self) -> list[Path]:
+        """Saves in the folder, oldest first."""
+        return sorted(Path(self.folder).glob(f"round-*{_SUFFIX}"))
+
+    def save(self, state: RunState, identity: dict[str, str]) -> Path:
+        """Write a state; a kill at any moment leaves the previous saves as they were."""
+        folder = Path(self.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        store = _own(state.rows)
+        touched: list[int] = []
+        rows: Any = ()
+        database = None
+        if isinstance(store, DiskStore):
+            # Rows first: what the file will speak of is on the disk before it is.
+            store.commit()
+            database = {
+                "folder": _relative(store.folder.parent, folder),
+                "version": store.version,
+                "processes": processes.count(),
+            }
+        else:
+            touched = list(state.rows.touched)
+            rows = state.rows.read(np.array(touched, np.int64)) if touched else ()
+        processes.wait_for_all("rows are saved")
+        path = folder / f"round-{state.round:08d}{_SUFFIX}"
+        if processes.is_first():
+            about = {
+                "identity": json.dumps(identity),
+                "round": str(state.round),
+                "touched": json.dumps(touched),
+                "database": json.dumps(database),
+                "ledger": json.dumps([dataclasses.astuple(e) for e in state.ledger.entries]),
+                "history": json.dumps(list(state.history)),
+            }
+            _write(path, to_bytes((state.params, state.server, rows), about))
+            for old in self.files()[: -self.keep]:
+                old.unlink()
+        processes.wait_for_all("the state is saved")
+        self._keep_databases(store)
+        return path
+
+    def _keep_databases(self, store: Any) -> None:
+        """Rows that a save refers to stay; those of no save go."""
+        folder = Path(self.folder)
+        found = [json.loads(header(path).get("database", "null")) for path in self.files()]
+        needed = [d for d in found if d is not None]
+        live = store.folder.parent.resolve() if isinstance(store, DiskStore) else None
+        if live is not None:
+            mine = _relative(live, folder)
+            store.pinned = tuple(d["version"] for d in needed if d["folder"] == mine)
+        for path in folder.glob(f"{FOLDER}*") if processes.is_first() else ():
+            if path.resolve() != live and all(d["folder"] != path.name for d in needed):
+                shutil.rmtree(path)
+
+    def refuse_another(self, identity: dict[str, str]) -> None:
+        """Refuse saves of another run, by their description alone: their rows are not opened."""
+        about = header(self.files()[-1])
+        if "identity" in about:  # if damaged, there may be an older one, and loading says so
+            _refuse_another(self.files()[-1], about, identity)
+
+    def load(self, fresh: RunState, identity: dict[str, str]) -> RunState | None:
+        """The newest undamaged state, or None in an empty folder; refuses another run's."""
+        damaged = []
+        for path in reversed(self.files()):
+            content = path.read_bytes()
+            content, check = content[:-_DIGEST], content[-_DIGEST:]
+            if hashlib.sha256(content).digest() != check:
+                damaged.append(path.name)
+                continue
+            if damaged:
+                warnings.warn(
+                    f"checkpoint {', '.join(damaged)} is damaged (its checksum does not fit); "
+                    f"going on from {path.name}.",
+                    HoldfastWarning,
+                    stacklevel=2,
+                )
+            state = _restore(content, fresh, identity, path)
+            self._keep_databases(_own(state.rows))
+            return state
+        if damaged:
+            raise HoldfastError(
+                f"{self.folder}: every checkpoint is damaged ({', '.join(damaged)}: checksums do not "
+                f"fit); delete them to start again."
+            )
+        return None
+
+
+def _own(rows: Rows) -> Any:
+    """Where this process keeps its rows."""
+    return rows.store.mine if isinstance(rows.store, SharedStore) else rows.store
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole or not at all, and on the disk when it is done."""
+    temporary = path.with_suffix(".partial")
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.write(hashlib.sha256(content).digest())
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    _sync_folder(path.parent)
+
+
+def header(path: Path) -> dict[str, Any]:
+    """What a save says of itself; nothing if it is damaged."""
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        found = file.read(size) if size < path.stat().st_size else b""
+    try:
+        return json.loads(found)["__metadata__"]
+    except ValueError:  # damaged; `load` says so
+        return {}
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """A name inside the folder, so that it may be moved; the whole path elsewhere."""
+    inside = path.resolve().parent == folder.resolve()
+    return path.name if inside else str(path.resolve())
+
+
+def _refuse_another(path: Path, about: dict[str, Any], identity: dict[str, str]) -> None:
+    difference = first_difference(json.loads(about["identity"]), identity)
+    if difference:
+        raise HoldfastError(
+            f"cannot go on from {path}: it belongs to a run with {difference}. "
+            f"Use the same settings, or another folder."
+        )
+
+
+def _restore(content: bytes, fresh: RunState, identity: dict[str, str], path: Path) -> RunState:
+    length = int.from_bytes(content[:8], "little")
+    about: dict[str, Any] = json.loads(content[8 : 8 + length])["__metadata__"]
+    _refuse_another(path, about, identity)
+    touched = json.loads(about["touched"])
+    like = (fresh.params, fresh.server, fresh.rows.first if touched else ())
+    params, server, stacked = from_bytes(content, like)
+    rows = fresh.rows
+    database = json.loads(about.get("database", "null"))
+    if database is not None:
+        rows = _open_rows(path, database, rows)
+    elif touched:
+        rows = rows.write(np.array(touched), stacked, np.ones(len(touched), bool))
+    entries = Log(Entry(*map(_untuple, entry)) for entry in json.loads(about["ledger"]))
+    return RunState(
+        round=int(about["round"]),
+        params=params,
+        server=server,
+        rows=rows,
+        ledger=Ledger(fresh.ledger.model_bytes, entries),
+        history=History(json.loads(about["history"])),
+    )
+
+
+def _open_rows(path: Path, database: dict[str, Any], like: Rows) -> Rows:
+    """Rows on disk, as they were when the state was saved."""
+    if database["processes"] != processes.count():
+        raise HoldfastError(
+            f"cannot go on from {path}: its rows are on disk in {database['processes']} part(s), one for "
+            f"each process, and now there are {processes.count()} process(es). Go on with as many."
+        )
+    folder = path.parent / database["folder"] / str(processes.rank())
+    mine = DiskStore(like.first, len(like), folder)
+    mine.open_at(database["version"])
+    if processes.count() == 1:
+        return Rows(like.first, len(like), like.storage, mine)
+    shared = SharedStore(mine, like.first, len(like))
+    seen = np.zeros(len(like), np.uint8)
+    seen[mine.ids()] = 1
+    shared.note(np.flatnonzero(processes.gathered(seen).any(axis=0)))
+    return Rows(like.first, len(like), like.storage, shared)
+
+
+def _untuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value  # JSON knows no tuples
+
+
+def _sync_folder(folder: Path) -> None:
+    # A rename is durable only once the folder that holds the name is on disk.
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

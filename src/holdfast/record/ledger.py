@@ -1,0 +1,127 @@
+"""Every byte that travelled, by round and client."""
+
+import dataclasses
+from typing import cast
+
+import numpy as np
+
+from holdfast.record.log import Log
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """The traffic of one round: bits each client received and returned.
+
+    One number stands for everybody; where clients differ (federated select, compressors of their
+    own, catching up) there is one each. A message is a whole number of bytes, so bytes are rounded
+    up for each client.
+    """
+
+    round: int
+    clients: tuple[int, ...]
+    bits_down: int | tuple[int, ...]
+    bits_up: int | tuple[int, ...]
+
+    @property
+    def down(self) -> int | tuple[int, ...]:
+        """Bytes each client received."""
+        return _bytes(self.bits_down)
+
+    @property
+    def up(self) -> int | tuple[int, ...]:
+        """Bytes each client returned."""
+        return _bytes(self.bits_up)
+
+    @property
+    def bytes_down(self) -> int:
+        """Bytes all clients of the round received."""
+        return self._total(self.down)
+
+    @property
+    def bytes_up(self) -> int:
+        """Bytes all clients of the round returned."""
+        return self._total(self.up)
+
+    def _total(self, each: int | tuple[int, ...]) -> int:
+        return each * len(self.clients) if isinstance(each, int) else sum(each)
+
+
+def _bytes(bits: int | tuple[int, ...]) -> int | tuple[int, ...]:
+    return -(-bits // 8) if isinstance(bits, int) else tuple(-(-b // 8) for b in bits)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ledger:
+    """The traffic of a run, counted to the bit from the shapes and types of what travels.
+
+    `model_bytes` is the size of one model: a FedAvg client receives and returns one each.
+    The number of steps and examples of a client is known from its enrolment and not counted.
+    """
+
+    model_bytes: int
+    entries: Log[Entry] = dataclasses.field(default_factory=Log)
+    # Kept up to date, so that a glance at the total does not go through all rounds.
+    _sums: tuple[int, int] | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self._sums is None:
+            sums = sum(e.bytes_down for e in self.entries), sum(e.bytes_up for e in self.entries)
+            object.__setattr__(self, "_sums", sums)
+
+    def record(self, entry: Entry) -> "Ledger":
+        """With one more round."""
+        sums = self.bytes_down + entry.bytes_down, self.bytes_up + entry.bytes_up
+        return Ledger(self.model_bytes, self.entries.with_one_more(entry), sums)
+
+    @property
+    def bits_up(self) -> int:
+        """Bits from clients to the server, before messages are filled up to whole bytes."""
+        return sum(e._total(e.bits_up) for e in self.entries)
+
+    @property
+    def bits_down(self) -> int:
+        """Bits from the server to clients, before messages are filled up to whole bytes."""
+        return sum(e._total(e.bits_down) for e in self.entries)
+
+    def last_contact(self) -> dict[int, int]:
+        """The last round of every client that ever took part."""
+        return {client: entry.round for entry in self.entries for client in entry.clients}
+
+    @property
+    def bytes_down(self) -> int:
+        """Bytes from the server to clients."""
+        return cast(tuple[int, int], self._sums)[0]
+
+    @property
+    def bytes_up(self) -> int:
+        """Bytes from clients to the server."""
+        return cast(tuple[int, int], self._sums)[1]
+
+    @property
+    def total(self) -> int:
+        """Bytes in both directions."""
+        return self.bytes_down + self.bytes_up
+
+    @property
+    def models_transmitted(self) -> float:
+        """The papers' unit: traffic relative to one FedAvg round of the same cohort, summed over rounds."""
+        return sum(self.relative(e) for e in self.entries)
+
+    def relative(self, entry: Entry) -> float:
+        """One round's traffic relative to a FedAvg round of the same cohort."""
+        plain = 2 * self.model_bytes * len(entry.clients)
+        return (entry.bytes_down + entry.bytes_up) / plain if plain else 0.0
+
+    def by_client(self, clients: int) -> tuple[np.ndarray, np.ndarray]:
+        """Bytes down and up of each client of a population."""
+        down, up = np.zeros(clients, np.int64), np.zeros(clients, np.int64)
+        for e in self.entries:
+            down[list(e.clients)] += e.down
+            up[list(e.clients)] += e.up
+        return down, up
+
+    def __repr__(self) -> str:
+        return (
+            f"Ledger({len(self.entries)} rounds: {self.bytes_down:,} bytes down, "
+            f"{self.bytes_up:,} up, {self.models_transmitted:g} FedAvg rounds' worth)"
+        )

@@ -1,0 +1,186 @@
+"""Rows in memory, on the device and on disk: the same rows, whatever happens to the process."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import holdfast as hf
+from holdfast.client_states.device import DeviceStore
+from holdfast.client_states.disk import DiskStore
+from holdfast.client_states.memory import MemoryStore
+from holdfast.client_states.states import Rows
+from holdfast.core.round import Sides
+from tests.problems import same_bits, tiny_clients
+
+FIRST = Sides({"a": np.zeros(3, np.float32), "b": np.ones((40, 30), np.float32)}, ())
+ROW = 4 * (3 + 40 * 30)
+PLACES = {
+    "memory": (hf.Storage(), MemoryStore),
+    "device": (hf.Storage(device="1 MB"), DeviceStore),
+    "disk": (hf.Storage(memory=0), DiskStore),
+    "device, then memory": (hf.Storage(device=3 * ROW), MemoryStore),
+    "device, memory, disk": (hf.Storage(device=3 * ROW, memory=9 * ROW), DiskStore),
+}
+
+
+def random_rows(rng, n):
+    return Sides(
+        {
+            "a": rng.normal(size=(n, 3)).astype(np.float32),
+            "b": rng.normal(size=(n, 40, 30)).astype(np.float32),
+        },
+        (),
+    )
+
+
+def row(stacked, k):
+    return jax.tree.map(lambda a: np.asarray(a)[k], stacked)
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_every_version_keeps_its_rows_wherever_they_are(name):
+    storage, ends_in = PLACES[name]
+    rng = np.random.default_rng(1)
+    rows, known, versions = Rows(FIRST, 50, storage), {}, []
+    for _ in range(12):
+        places = rng.choice(50, 6, replace=False)
+        places[rng.integers(6)] = -1
+        found = rows.stack(places)
+        for k, client in enumerate(places.tolist()):
+            assert same_bits(row(found, k), known.get(client, FIRST))
+        new, accepted = random_rows(rng, 6), (places >= 0) & (rng.random(6) < 0.8)
+        versions.append((rows, known))
+        rows = rows.write(places, new, accepted)
+        known = known | {int(places[k]): row(new, k) for k in np.flatnonzero(accepted)}
+    assert type(rows.store) is ends_in
+    for version, expected in [*versions[::4], (rows, known)]:
+        assert sorted(version.touched) == sorted(expected)
+        assert all(same_bits(version[i], expected.get(i, FIRST)) for i in range(50))
+
+    version, expected = versions[5]  # and from an old one, another way on
+    new = random_rows(rng, 2)
+    other = version.write(np.array([1, 49]), new, np.ones(2, bool))
+    expected = expected | {1: row(new, 0), 49: row(new, 1)}
+    assert sorted(other.touched) == sorted(expected)
+    assert all(same_bits(other[i], expected.get(i, FIRST)) for i in range(50))
+    assert all(same_bits(rows[i], known.get(i, FIRST)) for i in range(50))
+
+
+def test_who_never_took_part_costs_nothing():
+    rows = Rows(FIRST, 1_000_000)
+    rows = rows.write(
+        np.array([999_999]), random_rows(np.random.default_rng(0), 1), np.array([True])
+    )
+    assert list(rows.touched) == [999_999]
+    assert sum(leaf.nbytes for block in rows.store._blocks for leaf in block) < 20e6
+
+
+SETTINGS = {
+    "algorithm": hf.algorithms.feddyn(alpha=0.1),
+    "model": hf.models.softmax_regression(classes=3),
+    "clients": tiny_clients(),
+    "local": hf.Local(0.1, epochs=1, batch_size=4),
+    "cohort": hf.cohorts.fixed(3),
+    "seed": 4,
+}
+
+
+def run(rounds, **changes):
+    return hf.simulate(rounds=rounds, **(SETTINGS | changes))
+
+
+def assert_same(a, b):
+    assert same_bits((a.params, a.state.server), (b.params, b.state.server))
+    assert same_bits(dict(a.rows.touched), dict(b.rows.touched))
+    assert a.ledger == b.ledger
+
+
+@pytest.mark.parametrize("memory", ["0 B", "250 B"])
+def test_a_run_with_rows_on_disk_resumes_to_the_same_bits(tmp_path, memory):
+    whole, storage = run(9), hf.Storage(memory=memory)
+    for rounds in (2, 5, 9):
+        resumed = run(rounds, storage=storage, checkpoint=hf.Checkpoint(tmp_path, every=2))
+        assert isinstance(resumed.rows.store, DiskStore)
+    assert_same(resumed, whole)
+    assert len(list(tmp_path.glob("rows-*"))) == 1
+    # Rows on disk go on in memory if there is room for them, and the other way round.
+    assert_same(run(11, checkpoint=tmp_path), run(11))
+    assert_same(run(13, storage=storage, checkpoint=tmp_path), run(13))
+
+
+def test_a_damaged_save_goes_back_to_the_rows_of_the_one_before(tmp_path):
+    storage, often = hf.Storage(memory=0), hf.Checkpoint(tmp_path, every=2)
+    run(6, storage=storage, checkpoint=often)
+    newest = often.files()[-1]
+    newest.write_bytes(newest.read_bytes()[:-1])
+    with pytest.warns(hf.HoldfastWarning, match="damaged"):
+        assert_same(run(8, storage=storage, checkpoint=often), run(8))
+
+
+def test_a_damaged_row_is_named(tmp_path):
+    one = run(3, storage=hf.Storage(memory=0, folder=tmp_path))
+    store = one.rows.store
+    client = int(store.ids()[0])
+    key = module_key(client, store)
+    content = bytearray(store._database.transaction.get(key))
+    content[5] ^= 1
+    store._database.transaction.put(key, bytes(content))
+    with pytest.raises(hf.HoldfastError, match=rf"row of client {client} .* is damaged"):
+        one.rows[client]
+
+
+def module_key(client, store):
+    from holdfast.client_states import disk
+
+    return disk._KEY.pack(client, int(store._version_of[client]))
+
+
+CHILD = """
+import sys
+sys.path[:0] = {path!r}
+import holdfast as hf
+from tests.client_states.test_stores import run
+run(100000, storage=hf.Storage(memory=0), checkpoint=hf.Checkpoint({folder!r}, every=3))
+"""
+
+
+def test_killed_at_any_moment_rows_and_save_agree(tmp_path):
+    folder = str(tmp_path / "run")
+    code = CHILD.format(path=[os.getcwd(), *sys.path], folder=folder)
+    reached = 0
+    for pause in (0.05, 0.11):
+        child = subprocess.Popen([sys.executable, "-c", code])
+        deadline = time.monotonic() + 120
+        while _last_round(folder) <= reached and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(pause)  # somewhere in the middle of a round, a commit or a save
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        reached = _last_round(folder)
+    assert reached >= 6
+    rounds = reached + 2
+    resumed = run(rounds, storage=hf.Storage(memory=0), checkpoint=hf.Checkpoint(folder, every=3))
+    assert_same(resumed, run(rounds))
+
+
+def _last_round(folder):
+    return max(
+        (int(p.stem.split("-")[1]) for p in Path(folder).glob("round-*.holdfast")), default=0
+    )
+
+
+def test_sizes_in_words():
+    assert hf.Storage(memory="1.5 GiB").memory_bytes == 3 << 29
+    assert hf.Storage(memory=17).memory_bytes == 17
+    assert hf.Storage().memory_bytes > 1e8
+    with pytest.raises(
+        hf.HoldfastError, match=r"memory='much' is not a size; give bytes, or such as"
+    ):
+        hf.Storage(memory="much")
