@@ -3,7 +3,6 @@
 python benchmarks/task.py lr lognormal 10 task.npz
 """
 
-import dataclasses
 import sys
 from pathlib import Path
 
@@ -15,7 +14,9 @@ import protocol
 from problems import PROBLEMS, Problem, data, initial, sizes
 from run_holdfast import settings
 
-from holdfast.engine.experiment import Experiment
+import holdfast as hf
+from holdfast.engine.plan import draw
+from holdfast.engine.setup import checked
 
 
 def make(problem: Problem, lognormal: bool, rounds: int) -> protocol.Task:
@@ -24,10 +25,10 @@ def make(problem: Problem, lognormal: bool, rounds: int) -> protocol.Task:
     offsets = np.concatenate([[0], np.cumsum(each)])
     x, y = data(problem, int(offsets[-1]))
     params = initial(problem)
-    experiment = Experiment(**settings(problem, x, y, offsets, params, "fedavg"))
-    begin = experiment.begin()
-    cohorts = [experiment.draw(dataclasses.replace(begin, round=t)) for t in range(rounds)]
-    works = [experiment.planner.work(t, ids) for t, ids in enumerate(cohorts)]
+    setup = checked(hf.Experiment(**settings(problem, x, y, offsets, params, "fedavg")))
+    seed, batches = setup.experiment.seed, setup.batches
+    cohorts = [draw(setup.cohort, batches, seed, t) for t in range(rounds)]
+    slots = [batches.slots(t, ids) for t, ids in enumerate(cohorts)]
     return protocol.Task(
         problem=problem,
         x=x,
@@ -35,8 +36,8 @@ def make(problem: Problem, lognormal: bool, rounds: int) -> protocol.Task:
         offsets=offsets,
         params=params,
         cohorts=np.stack(cohorts),
-        batches=np.stack([np.asarray(work.batches) for work in works]),
-        counts=np.stack([np.asarray(work.count) for work in works]),
+        batches=np.stack([np.asarray(one.batches) for one in slots]),
+        counts=np.stack([np.asarray(one.steps) for one in slots]),
     )
 
 

@@ -21,12 +21,15 @@ from holdfast.core.combinators import Chain, Masked, ServerTurn, Uploaded
 from holdfast.core.debug import DebugError
 from holdfast.core.hyper import PerClient
 from holdfast.core.local import Local
-from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt
+from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt, Traits
 from holdfast.core.struct import static
 from holdfast.core.wire import OnSite, Wire
 from holdfast.data import Clients, Examples
-from holdfast.engine.compiled import DebugEngine, Engine
+from holdfast.engine.compiled import CompiledEngine
+from holdfast.engine.debug import DebugEngine
+from holdfast.engine.experiment import Experiment
 from holdfast.engine.populations import Population, join
+from holdfast.engine.protocol import Engine
 from holdfast.engine.server import Server
 from holdfast.engine.simulate import Run, pretrain, rounds, simulate
 from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError
@@ -46,10 +49,12 @@ __all__ = [
     "Checkpoint",
     "ClientView",
     "Clients",
+    "CompiledEngine",
     "DebugEngine",
     "DebugError",
     "Engine",
     "Examples",
+    "Experiment",
     "History",
     "HoldfastError",
     "HoldfastWarning",
@@ -73,6 +78,7 @@ __all__ = [
     "Sweep",
     "Table",
     "Tilt",
+    "Traits",
     "Uploaded",
     "Wire",
     "algorithms",

@@ -10,7 +10,7 @@ import functools
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +22,14 @@ from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.hyper import PerClient
 from holdfast.core.keys import Purpose, client_key, host_generator, round_key
-from holdfast.core.local import Local, Steps
+from holdfast.core.local import Local
 from holdfast.core.round import (
-    Outcome,
+    ClientState,
     Reply,
-    Sides,
-    Work,
+    RoundInputs,
+    RoundResult,
+    Shared,
+    Slot,
     accept,
     client_round,
     close_round,
@@ -35,15 +37,17 @@ from holdfast.core.round import (
     open_round,
     server_view,
 )
-from holdfast.core.rule import Need, ServerView
+from holdfast.core.rule import Need
 from holdfast.core.wire import OnSite
 from holdfast.data.clients import Clients, Examples
 from holdfast.data.partition import by
-from holdfast.engine import compiled as engines
-from holdfast.engine.compiled import DebugEngine
+from holdfast.engine.compiled import CompiledEngine, compiled_programs
+from holdfast.engine.debug import DebugEngine
 from holdfast.engine.experiment import Experiment
+from holdfast.engine.protocol import Placement
 from holdfast.engine.server import Server
 from holdfast.engine.simulate import Run, simulate
+from holdfast.engine.simulation import Simulation
 from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError, did_you_mean
 from holdfast.models.dense import mlp
 from holdfast.models.model import Model
@@ -72,28 +76,53 @@ class Report:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """An algorithm and a small problem of unequal clients to try it on."""
+    """An experiment on a small problem of unequal clients, and how many rounds to try it for."""
 
-    algorithm: Algorithm
-    model: Model
-    clients: Clients
-    local: Local
-    server: Server | None = None
+    experiment: Experiment
     rounds: int = 3
 
-    def run(self, **changes: Any) -> Run:
-        """Simulate, with some things changed."""
-        case = dataclasses.replace(
-            self, **{k: changes.pop(k) for k in list(changes) if k in ("algorithm", "clients")}
-        )
-        rounds = changes.pop("rounds", self.rounds)
-        given = {"server": self.server} | changes
-        return simulate(case.algorithm, case.model, case.clients, case.local, rounds, **given)
+    def changed(self, **changes: Any) -> "Case":
+        """With another experiment."""
+        return dataclasses.replace(self, experiment=dataclasses.replace(self.experiment, **changes))
 
-    def experiment(self, **changes: Any) -> Experiment:
-        """The run before it runs."""
-        given = {"server": self.server} | changes
-        return Experiment(self.algorithm, self.model, self.clients, self.local, **given)
+    def run(self, rounds: int | None = None, checkpoint: Any = None, **changes: Any) -> Run:
+        """Simulate, with some things changed."""
+        case = self.changed(**changes)
+        rounds = self.rounds if rounds is None else rounds
+        return simulate(case.experiment, rounds=rounds, checkpoint=checkpoint)
+
+
+class Round(NamedTuple):
+    """One round of a simulation, ready to run."""
+
+    simulation: Simulation
+    state: RunState
+    inputs: RoundInputs
+    placement: Placement
+
+    @classmethod
+    def next(cls, case: Case, done: int) -> "Round":
+        """The round after so many."""
+        simulation = Simulation(case.experiment)
+        state = simulation.begin()
+        for _ in range(done):
+            state = simulation.advance(state)
+        plan = simulation.planner(state.round)
+        return cls(simulation, state, simulation.inputs(state, plan), plan.placement)
+
+    def changed(self, order: Any = None, **slots: Any) -> "Round":
+        """With other values in its slots, or the slots in another order."""
+        inputs = dataclasses.replace(self.inputs, slots=self.inputs.slots._replace(**slots))
+        leaf = self.placement.leaf
+        if order is not None:
+            moved = (inputs.client_states, inputs.slots, leaf)
+            states, moved_slots, leaf = tree.map(lambda a: np.asarray(a)[order], moved)
+            inputs = dataclasses.replace(inputs, client_states=states, slots=moved_slots)
+        return self._replace(inputs=inputs, placement=self.placement._replace(leaf=leaf))
+
+    def run(self, engine: Any = None) -> RoundResult:
+        """Its result, compiled unless another engine is given."""
+        return (engine or CompiledEngine()).round(0, self.inputs, self.placement)
 
 
 def _tiny_clients() -> Clients:
@@ -105,7 +134,7 @@ def _tiny_clients() -> Clients:
 
 
 def _server_if_needed(algorithm: Algorithm) -> Server | None:
-    if not any(Need.SERVER_DATA in part.needs for part in algorithm.rule.parts()):
+    if Need.SERVER_DATA not in algorithm.rule.traits.needs:
         return None
     rng = np.random.default_rng(8)
     x, y = rng.normal(size=(10, 5)).astype(np.float32), rng.integers(0, 3, 10).astype(np.int32)
@@ -132,11 +161,13 @@ def check(
         only: names of some checks; all of `holdfast.testing.CHECKS` unless given.
     """
     case = Case(
-        algorithm,
-        _fragile(model or mlp([4], classes=3)),
-        clients or _tiny_clients(),
-        local or Local(learning_rate=0.1, epochs=2, batch_size=4),
-        server or _server_if_needed(algorithm),
+        Experiment(
+            algorithm,
+            _fragile(model or mlp([4], classes=3)),
+            clients or _tiny_clients(),
+            local or Local(learning_rate=0.1, epochs=2, batch_size=4),
+            server=server or _server_if_needed(algorithm),
+        )
     )
     for name in only or ():
         if name not in CHECKS:
@@ -154,8 +185,8 @@ def check(
 
 
 def _everything(state: RunState) -> Tree:
-    rows = [state.rows[i] for i in range(len(state.rows))]
-    return jax.device_get((state.params, state.server, rows))
+    states = [state.client_states[i] for i in range(len(state.client_states))]
+    return jax.device_get((state.params, state.server, states))
 
 
 def _require_same(a: Tree, b: Tree, what: str) -> None:
@@ -174,31 +205,24 @@ def _require_close(a: Tree, b: Tree, what: str, tolerance: float = 2e-5) -> None
 
 
 def _check_types(case: Case) -> None:
-    """Models, rows and states keep their types through a round, in 32 and 64 bits."""
+    """Models and states keep their types through a round, in 32 and 64 bits."""
     for bits, wide in (("float32", False), ("float32", True), ("float64", True)):
         with jax.enable_x64(wide):
-            experiment = _in_bits(case, bits).experiment()
-            state = experiment.begin()
-            given = experiment.arguments(state, experiment.draw(state))
-            for name in ("leaf", "way"):  # the engine's business
-                given.pop(name)
-            fixed = {k: given.pop(k, None) for k in ("model", "central_loss", "around")}
+            _, state, inputs, _ = Round.next(_in_bits(case, bits), 0)
             # Types are known without compiling, let alone running.
-            outcome = jax.eval_shape(
-                lambda given, fixed=fixed: federated_round(**given, **fixed), given
-            )
+            result = jax.eval_shape(federated_round, inputs)
             for what, before, after in (
-                ("the model", state.params, outcome.x),
-                ("the server's state", state.server, outcome.server),
-                ("a row", given["rows"], outcome.rows),
+                ("the model", state.params, result.x),
+                ("the server's state", state.server, result.server),
+                ("a client's state", inputs.client_states, result.client_states),
             ):
                 if signature(before) != signature(after):
                     raise AssertionError(
                         f"{bits} with x64={wide}: {what} begins as {describe_shapes(before)} and "
                         f"ends as {describe_shapes(after)}"
                     )
-            if {p.dtype for p in tree.leaves(outcome.x)} != {jnp.dtype(bits)}:
-                raise AssertionError(f"{bits} with x64={wide}: {describe_shapes(outcome.x)}")
+            if {p.dtype for p in tree.leaves(result.x)} != {jnp.dtype(bits)}:
+                raise AssertionError(f"{bits} with x64={wide}: {describe_shapes(result.x)}")
 
 
 def _in_bits(case: Case, bits: str) -> Case:
@@ -207,74 +231,60 @@ def _in_bits(case: Case, bits: str) -> Case:
     def cast(examples: Any) -> Any:
         return examples._replace(x=examples.x.astype(bits))
 
-    clients = dataclasses.replace(case.clients, examples=cast(case.clients.examples))
-    server = case.server
+    given = case.experiment
+    clients = dataclasses.replace(given.clients, examples=cast(given.clients.examples))
+    server = given.server
     if server is not None and not server.alone:
         server = dataclasses.replace(server, source=cast(server.source))
-    return dataclasses.replace(case, clients=clients, server=server)
-
-
-def _first_round(case: Case) -> tuple[Experiment, RunState, dict[str, Any]]:
-    """An experiment one round in, and the arguments of its next round."""
-    experiment = case.experiment()
-    state = experiment.advance(experiment.begin())
-    return experiment, state, experiment.arguments(state, experiment.draw(state))
-
-
-def _permuted(given: dict[str, Any], order: Any) -> dict[str, Any]:
-    moved = (given["rows"], given["work"], given["leaf"])
-    rows, work, leaf = tree.map(lambda a: np.asarray(a)[order], moved)
-    return given | {"rows": rows, "work": work, "leaf": leaf}
-
-
-def _compiled(given: dict[str, Any]) -> Outcome:
-    return engines.Engine().round(0, **given)
+    return case.changed(clients=clients, server=server)
 
 
 def _check_order(case: Case) -> None:
     """In which order a cohort's clients are visited does not matter."""
-    _, _, given = _first_round(case)
-    slots = len(given["work"].client)
-    back = np.arange(slots)[::-1]
-    there, here = _compiled(_permuted(given, back)), _compiled(given)
+    given = Round.next(case, 1)
+    back = np.arange(len(given.inputs.slots.client))[::-1]
+    there, here = given.changed(order=back).run(), given.run()
     _require_close(there[:2], here[:2], "results of two orders")
-    _require_close(tree.map(lambda a: a[back], there.rows), here.rows, "rows of two orders")
+    states = tree.map(lambda a: a[back], there.client_states)
+    _require_close(states, here.client_states, "client states of two orders")
 
 
-def _short_round(case: Case) -> dict[str, Any]:
-    """The first round with one or two steps a client: what is not compiled takes its time."""
-    _, _, given = _first_round(case)
-    count = given["work"].count
-    few = np.minimum(count, 1 + np.arange(len(count)) % 2).astype(count.dtype)
-    return given | {"work": given["work"]._replace(count=few)}
+def _short_round(case: Case) -> Round:
+    """The second round with one or two steps a client: what is not compiled takes its time."""
+    given = Round.next(case, 1)
+    steps = given.inputs.slots.steps
+    few = np.minimum(steps, 1 + np.arange(len(steps)) % 2).astype(steps.dtype)
+    return given.changed(steps=few)
 
 
 def _check_padding(case: Case) -> None:
     """Empty slots and unused batches change nothing."""
     given = _short_round(case)
-    work, slots = given["work"], len(given["work"].client)
-    if slots == 1:  # one client holds all the data, so there is no slot to spare
+    slots = given.inputs.slots
+    count = len(slots.client)
+    # If one client holds all the data, there is no slot to spare.
+    if count == 1:
         return
-    count = np.where(np.arange(slots) < slots - 1, work.count, 0).astype(work.count.dtype)
-    emptied = given | {"work": work._replace(count=count)}
-    unused = np.full_like(work.batches[:, :3], -1)
-    wider = emptied["work"]._replace(batches=np.concatenate([work.batches, unused], axis=1))
+    steps = np.where(np.arange(count) < count - 1, slots.steps, 0).astype(slots.steps.dtype)
+    unused = np.full_like(slots.batches[:, :3], -1)
+    emptied = given.changed(steps=steps)
+    wider = emptied.changed(batches=np.concatenate([slots.batches, unused], axis=1))
     # Without compilation, so that no program is made for the one comparison.
-    plain = DebugEngine().round(0, **_permuted(given, np.arange(slots - 1)))
-    debugged = DebugEngine().round(0, **(emptied | {"work": wider}))
-    padded = _compiled(emptied)
+    plain = given.changed(order=np.arange(count - 1)).run(DebugEngine())
+    debugged, padded = wider.run(DebugEngine()), emptied.run()
     _require_close(debugged[:2], plain[:2], "results with and without padding", 1e-6)
-    for rows in (debugged.rows, padded.rows):
-        kept = tree.map(lambda a: a[: slots - 1], rows)
-        _require_close(kept, plain.rows, "rows under padding")
+    for states in (debugged.client_states, padded.client_states):
+        kept = tree.map(lambda a: a[: count - 1], states)
+        _require_close(kept, plain.client_states, "client states under padding")
     _require_close(padded[:2], plain[:2], "the program with an empty slot and a round without")
-    after, before = tree.map(lambda a: np.asarray(a)[-1], (padded.rows, given["rows"]))
-    _require_same(after, before, "an empty slot's row before and after the round")
+    both = (padded.client_states, given.inputs.client_states)
+    after, before = tree.map(lambda a: np.asarray(a)[-1], both)
+    _require_same(after, before, "an empty slot's client state before and after the round")
 
 
 def _check_empty_client(case: Case) -> None:
     """A client without data counts as if it were not there."""
-    old = case.clients
+    old = case.experiment.clients
     more = Clients(old.examples, old.order, np.append(old.offsets, old.offsets[-1]))
 
     def extend(leaf: Any) -> Any:
@@ -282,7 +292,9 @@ def _check_empty_client(case: Case) -> None:
             return leaf
         return PerClient(np.append(leaf.values, np.asarray(leaf.values)[-1]))
 
-    wider = tree.map(extend, case.algorithm, is_leaf=lambda leaf: isinstance(leaf, PerClient))
+    wider = tree.map(
+        extend, case.experiment.algorithm, is_leaf=lambda leaf: isinstance(leaf, PerClient)
+    )
     with_empty = case.run(algorithm=wider, clients=more)
     _require_same(with_empty.params, case.run().params, "models with and without an empty client")
 
@@ -290,59 +302,56 @@ def _check_empty_client(case: Case) -> None:
 def _check_engines(case: Case) -> None:
     """Compiled together, and one client at a time without compilation: the same round."""
     given = _short_round(case)
-    debugged, compiled = DebugEngine().round(0, **given), _compiled(given)
+    debugged, compiled = given.run(DebugEngine()), given.run()
     _require_close(debugged[:3], compiled[:3], "compiled and debug rounds")
 
 
-@functools.partial(jax.jit, static_argnums=1)
-def _visit_all(
-    algorithm: Algorithm,
-    model: Model,
-    steps: Steps,
-    x: Tree,
-    msg: Tree,
-    rows: Sides,
-    examples: Tree,
-    work: Work,
-    key: jax.Array,
-) -> Reply:
+@jax.jit
+def _visit_all(shared: Shared, states: ClientState, slots: Slot) -> Reply:
     """Every client's round, vmapped: none sees anything of another."""
 
-    def one(row: Sides, slot: Work) -> Reply:
-        return client_round(algorithm, model, steps, x, msg, row, examples, slot, key)
+    def one(state: ClientState, slot: Slot) -> Reply:
+        mine = hyper.of_client(shared.algorithm, slot.client, slot.weight.dtype)
+        return client_round(shared, mine, state, slot)
 
-    return jax.vmap(one)(rows, work)
+    return jax.vmap(one)(states, slots)
 
 
 def _check_bytes(case: Case) -> None:
     """Clients reached only through bytes, side by side, give the same round; the ledger counts them."""
-    experiment, state, given = _first_round(case)
-    compiled = _compiled(given)
-    algorithm, x, key = given["algorithm"], state.params, given["key"]
-    loss, central = given.get("central_loss"), given.get("central")
-    at = server_view(loss, case.model, central, key, ServerView(x, state.server.rule))
-    row = tree.map(lambda a: a[0], given["rows"])
-    seen, msg, server, sums = open_round(algorithm, at, state.server.wire, row, key)
-    there = tree.map(jnp.asarray, from_bytes(to_bytes((seen, msg)), (seen, msg)))
-    work = given["work"]._replace(weight=np.asarray(given["work"].weight, sums.weight.dtype))
-    settings = (algorithm, case.model, given["steps"])
-    replies = _visit_all(*settings, *there, given["rows"], given["examples"], work, key)
-    _require_close(replies.row, compiled.rows, "rows of clients side by side and in one program")
-    entry = experiment.advance(state).ledger.entries[-1]
-    for i in range(len(work.client)):
-        reply, mine, row = tree.map(
+    given = Round.next(case, 1)
+    simulation, state, inputs, _ = given
+    compiled = given.run()
+    algorithm, key = inputs.algorithm, inputs.key
+    at = server_view(inputs)
+    client = tree.map(lambda a: a[0], inputs.client_states)
+    opened = open_round(algorithm, at, inputs.server.wire, client, key)
+    broadcast, so_far = (opened.x, opened.msg), opened.aggregate
+    x, msg = tree.map(jnp.asarray, from_bytes(to_bytes(broadcast), broadcast))
+    dtype = so_far.weight.dtype
+    names = ("weight", "delta_weight", "heard_weight")
+    weights = {name: np.asarray(getattr(inputs.slots, name), dtype) for name in names}
+    slots = inputs.slots._replace(**weights)
+    shared = Shared(inputs.model, algorithm, inputs.steps, x, msg, inputs.examples, key)
+    replies = _visit_all(shared, inputs.client_states, slots)
+    what = "client states side by side and in one program"
+    _require_close(replies.state, compiled.client_states, what)
+    entry = simulation.advance(state).ledger.entries[-1]
+    for i in range(len(slots.client)):
+        reply, slot, old = tree.map(
             lambda a, i=i: jnp.asarray(np.asarray(a)[i]),
-            (jax.device_get(replies), work, given["rows"]),
+            (jax.device_get(replies), slots, inputs.client_states),
         )
-        wire = hyper.of_client(algorithm.wire, int(mine.client), sums.heads.dtype)
-        data = wire.pack(reply.coded)
-        wire_key = client_key(key, mine.client, Purpose.WIRE)
-        back = tree.map(jnp.asarray, wire.unpack(data, experiment.outline.payload, wire_key))
-        place = entry.clients.index(int(mine.client))
-        _require_counted(entry, place, algorithm, data, (seen, msg), wire.receive(back))
-        sums, _, _ = accept(algorithm, sums, reply._replace(coded=back), row, mine)
-    at = at._replace(state=server.rule)
-    remote = close_round(algorithm, at, server.wire, sums, given["population"])
+        mine = hyper.of_client(algorithm, int(slot.client), dtype)
+        data = mine.wire.pack(reply.coded)
+        wire_key = client_key(key, slot.client, Purpose.WIRE)
+        payload = simulation.setup.template.payload
+        back = tree.map(jnp.asarray, mine.wire.unpack(data, payload, wire_key))
+        place = entry.clients.index(int(slot.client))
+        _require_counted(entry, place, algorithm, data, broadcast, mine.wire.receive(back))
+        so_far, _, _ = accept(mine, so_far, reply._replace(coded=back), old, slot)
+    at = at._replace(state=opened.server.rule)
+    remote = close_round(algorithm, at, opened.server.wire, so_far, inputs.population)
     _require_close(remote, compiled[:2], "rounds through bytes and in one program")
 
 
@@ -389,19 +398,19 @@ def _numbers(algorithm: Algorithm) -> Iterator[tuple[str, Algorithm]]:
 def _check_recompilation(case: Case) -> None:
     """New values of hyper-parameters and step sizes compile nothing."""
     case.run(rounds=2)
-    before = engines.compiled_programs()
-    for _, changed in _numbers(case.algorithm):
+    before = compiled_programs()
+    for _, changed in _numbers(case.experiment.algorithm):
         case.run(rounds=2, algorithm=changed)
-    slower = dataclasses.replace(case, local=dataclasses.replace(case.local, learning_rate=0.07))
-    slower.run(rounds=2, seed=5)
-    if engines.compiled_programs() != before:
+    slower = dataclasses.replace(case.experiment.local, learning_rate=0.07)
+    case.run(rounds=2, local=slower, seed=5)
+    if compiled_programs() != before:
         raise AssertionError("another value, step size or seed compiled another program")
 
 
 def _check_hyper_parameters(case: Case) -> None:
     """Every hyper-parameter has an effect."""
     plain = _everything(case.run(rounds=4).state)
-    for name, changed in _numbers(case.algorithm):
+    for name, changed in _numbers(case.experiment.algorithm):
         other = _everything(case.run(rounds=4, algorithm=changed).state)
         pairs = zip(tree.leaves(plain), tree.leaves(other), strict=True)
         if all(np.array_equal(p, q) for p, q in pairs):
@@ -425,22 +434,23 @@ def _fragile(model: Model) -> Model:
 
 def _check_poison(case: Case) -> None:
     """A client whose numbers are not finite is left out: as if it had not replied."""
-    x = np.array(case.clients.examples.x)
-    x[case.clients.rows(1)] = _SICK
-    sick = dataclasses.replace(case.clients, examples=case.clients.examples._replace(x=x))
-    case = dataclasses.replace(case, clients=sick)
-    if case.algorithm.regroup is not None:  # one client holds all the data, so none is left
+    given = case.experiment
+    x = np.array(given.clients.examples.x)
+    x[given.clients.rows(1)] = _SICK
+    sick = dataclasses.replace(given.clients, examples=given.clients.examples._replace(x=x))
+    case = case.changed(clients=sick)
+    # If one client holds all the data, none is left.
+    if given.algorithm.regroup is not None:
         try:
             case.run()
         except RoundFailedError:
             return
         raise AssertionError("a round without one finite reply goes on")
-    healthy = [i for i in range(len(case.clients)) if i != 1]
+    healthy = [i for i in range(len(sick)) if i != 1]
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", HoldfastWarning
-        )  # a sick client cannot prepare, and says so
-        if case.algorithm.needs_everyone:
+        # A sick client cannot prepare, and says so.
+        warnings.simplefilter("ignore", HoldfastWarning)
+        if given.algorithm.needs_everyone:
             poisoned = without = case.run()
         else:
             poisoned = case.run(cohort=cohorts.schedule([[*healthy, 1]]))
@@ -448,7 +458,8 @@ def _check_poison(case: Case) -> None:
     _require_close(poisoned.params, without.params, "models with a poisoned and an absent client")
     if not all(np.isfinite(leaf).all() for leaf in tree.leaves(jax.device_get(poisoned.params))):
         raise AssertionError("a poisoned client made the model not finite")
-    _require_same(poisoned.rows[1], poisoned.rows.first, "a rejected client's rows")
+    states = poisoned.client_states
+    _require_same(states[1], states.first, "a rejected client's states")
     if list(poisoned.history["left_out"]) != [1] * case.rounds:
         raise AssertionError(f"left_out is {list(poisoned.history['left_out'])}, not 1 each round")
 

@@ -59,8 +59,9 @@ def norm(u: Tree) -> jax.Array:
 
 
 def finite(u: Tree) -> jax.Array:
-    """Whether every number in the tree is finite."""
-    checks = [jnp.all(jnp.isfinite(p)) for p in tree.leaves(u)]
+    """Whether every number in the tree is finite; an array that is there twice is looked at once."""
+    arrays = {id(p): p for p in tree.leaves(u)}
+    checks = [jnp.all(jnp.isfinite(p)) for p in arrays.values()]
     return functools.reduce(jnp.logical_and, checks, jnp.bool_(True))
 
 

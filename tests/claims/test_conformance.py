@@ -82,7 +82,7 @@ def test_rules_take_a_lossy_wire(name):
     """Every reply is compressed, whatever it carries; through DIANA what is heard is uploaded."""
     algorithm = ALGORITHMS[name]
     plain = dataclasses.replace(algorithm, wire=hf.wires.Compressed(hf.wires.Natural()))
-    rule = algorithm.rule if algorithm.rule.hears_uploads else hf.Uploaded(algorithm.rule)
+    rule = algorithm.rule if algorithm.rule.traits.hears_uploads else hf.Uploaded(algorithm.rule)
     shifted = hf.Algorithm(rule, hf.wires.Diana(hf.wires.Natural()), name=algorithm.name)
     for lossy in (plain, shifted):
         assert hf.testing.check(lossy, only=["types"]).passed == ("types",)

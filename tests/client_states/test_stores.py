@@ -15,11 +15,11 @@ import holdfast as hf
 from holdfast.client_states.device import DeviceStore
 from holdfast.client_states.disk import DiskStore
 from holdfast.client_states.memory import MemoryStore
-from holdfast.client_states.states import Rows
-from holdfast.core.round import Sides
+from holdfast.client_states.states import ClientStates
+from holdfast.core.round import ClientState
 from tests.problems import same_bits, tiny_clients
 
-FIRST = Sides({"a": np.zeros(3, np.float32), "b": np.ones((40, 30), np.float32)}, ())
+FIRST = ClientState({"a": np.zeros(3, np.float32), "b": np.ones((40, 30), np.float32)}, ())
 ROW = 4 * (3 + 40 * 30)
 PLACES = {
     "memory": (hf.Storage(), MemoryStore),
@@ -31,7 +31,7 @@ PLACES = {
 
 
 def random_rows(rng, n):
-    return Sides(
+    return ClientState(
         {
             "a": rng.normal(size=(n, 3)).astype(np.float32),
             "b": rng.normal(size=(n, 40, 30)).astype(np.float32),
@@ -48,7 +48,7 @@ def row(stacked, k):
 def test_every_version_keeps_its_rows_wherever_they_are(name):
     storage, ends_in = PLACES[name]
     rng = np.random.default_rng(1)
-    rows, known, versions = Rows(FIRST, 50, storage), {}, []
+    rows, known, versions = ClientStates(FIRST, 50, storage), {}, []
     for _ in range(12):
         places = rng.choice(50, 6, replace=False)
         places[rng.integers(6)] = -1
@@ -74,7 +74,7 @@ def test_every_version_keeps_its_rows_wherever_they_are(name):
 
 
 def test_who_never_took_part_costs_nothing():
-    rows = Rows(FIRST, 1_000_000)
+    rows = ClientStates(FIRST, 1_000_000)
     rows = rows.write(
         np.array([999_999]), random_rows(np.random.default_rng(0), 1), np.array([True])
     )

@@ -7,7 +7,7 @@ import optax
 import pytest
 
 import holdfast as hf
-from holdfast.engine.batches import Planner
+from holdfast.engine.batches import BatchPlanner
 from tests.problems import QUADRATIC, largest_difference, same_bits, tiny_clients
 
 MODEL = hf.models.mlp([4], classes=3)
@@ -118,12 +118,12 @@ def test_schedules_over_rounds(schedule, values):
 
 
 def test_clients_of_unequal_size_take_their_own_number_of_steps():
-    planner = Planner(tiny_clients(), hf.Local(0.1, epochs=3, batch_size=4), seed=0)
+    planner = BatchPlanner(tiny_clients(), hf.Local(0.1, epochs=3, batch_size=4), seed=0)
     assert planner.steps.tolist() == [6, 9, 6, 9]
-    work = planner.work(0, np.array([0, 2, -1]))
-    assert work.count.tolist() == [6, 6, 0]
+    work = planner.slots(0, np.array([0, 2, -1]))
+    assert work.steps.tolist() == [6, 6, 0]
     for slot, client in enumerate([0, 2]):
-        rows = work.batches[slot][: work.count[slot]]
+        rows = work.batches[slot][: work.steps[slot]]
         seen, counts = np.unique(rows[rows >= 0], return_counts=True)
         assert sorted(seen) == sorted(planner.clients.rows(client))
         assert set(counts) == {3}
@@ -132,23 +132,23 @@ def test_clients_of_unequal_size_take_their_own_number_of_steps():
 
 def test_dropping_short_batches_leaves_small_clients_theirs():
     clients = tiny_clients()
-    planner = Planner(clients, hf.Local(0.1, batch_size=6, last_batch="drop"), seed=0)
+    planner = BatchPlanner(clients, hf.Local(0.1, batch_size=6, last_batch="drop"), seed=0)
     assert clients.sizes.tolist() == [7, 12, 5, 9]
     assert planner.steps.tolist() == [1, 2, 1, 1]
 
 
 def test_order_is_a_function_of_seed_round_and_client():
-    planner = Planner(tiny_clients(), hf.Local(0.1, batch_size=4), seed=0)
-    a, b = planner.work(1, np.array([0, 3])), planner.work(1, np.array([3, -1]))
+    planner = BatchPlanner(tiny_clients(), hf.Local(0.1, batch_size=4), seed=0)
+    a, b = planner.slots(1, np.array([0, 3])), planner.slots(1, np.array([3, -1]))
     assert np.array_equal(a.batches[1], b.batches[0])
-    assert not np.array_equal(planner.work(2, np.array([3])).batches[0], b.batches[0])
-    other = Planner(tiny_clients(), hf.Local(0.1, batch_size=4), seed=1)
-    assert not np.array_equal(other.work(1, np.array([3])).batches[0], b.batches[0])
+    assert not np.array_equal(planner.slots(2, np.array([3])).batches[0], b.batches[0])
+    other = BatchPlanner(tiny_clients(), hf.Local(0.1, batch_size=4), seed=1)
+    assert not np.array_equal(other.slots(1, np.array([3])).batches[0], b.batches[0])
 
 
 def test_each_pass_has_a_fresh_order():
-    planner = Planner(one_client()[0], hf.Local(0.1, epochs=2, batch_size=5), seed=0)
-    batches = planner.work(0, np.array([0])).batches[0]
+    planner = BatchPlanner(one_client()[0], hf.Local(0.1, epochs=2, batch_size=5), seed=0)
+    batches = planner.slots(0, np.array([0])).batches[0]
     assert not np.array_equal(batches[:2], batches[2:])
 
 
@@ -169,6 +169,6 @@ def test_the_whole_of_a_client_is_one_batch_by_default():
 @pytest.mark.parametrize("much", [{"epochs": 3}, {"steps": 1}, {"steps": 5}])
 def test_processed_is_what_batches_hold(last_batch, much):
     clients = tiny_clients(sizes=(7, 12, 5, 9, 3, 16), clients=6)
-    planner = Planner(clients, hf.Local(0.1, batch_size=4, last_batch=last_batch, **much), 0)
-    held = (planner.work(0, np.arange(6)).batches >= 0).sum(axis=(1, 2))
+    planner = BatchPlanner(clients, hf.Local(0.1, batch_size=4, last_batch=last_batch, **much), 0)
+    held = (planner.slots(0, np.arange(6)).batches >= 0).sum(axis=(1, 2))
     assert planner.processed.tolist() == held.tolist()

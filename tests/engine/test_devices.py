@@ -42,7 +42,7 @@ for devices in (1, 2):
         hf.algorithms.feddyn(0.1), hf.models.softmax_regression(3), alike, hf.Local(0.1, batch_size=2),
         rounds=3, engine=hf.Engine(devices=devices), seed=1,
     )
-    assert run.experiment.plan(3, np.arange(7)).way.width == 7
+    assert run.simulation.planner.plan(3, np.arange(7)).placement.execution.width == 7
     bits.append(jax.tree.leaves(_everything(run.state)))
 assert all(np.array_equal(a, b) for a, b in zip(*bits, strict=True)), "together"
 try:

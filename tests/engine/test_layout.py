@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from holdfast.engine.layout import Layout
+from holdfast.engine.layout import SlotLayout
 
 
 @pytest.mark.parametrize("devices", [1, 2, 4, 8])
@@ -12,7 +12,7 @@ from holdfast.engine.layout import Layout
 def test_everyone_has_one_place_on_the_device_of_its_leaf(devices, clients, uniform):
     rng = np.random.default_rng(clients)
     costs = np.full(clients, 5) if uniform else rng.lognormal(3, 1, clients).astype(int) + 1
-    layout = Layout(clients, uniform, devices)
+    layout = SlotLayout(clients, uniform, devices)
     place, leaf = layout.arrange(costs)
     assert len(place) == len(leaf) == devices * layout.per_device
     assert sorted(place[place >= 0].tolist()) == list(range(clients))
@@ -26,7 +26,7 @@ def test_leaves_and_their_order_do_not_depend_on_devices(uniform):
     costs = np.full(30, 5) if uniform else rng.lognormal(3, 1, 30).astype(int) + 1
 
     def leaves(devices):
-        place, leaf = Layout(30, uniform, devices).arrange(costs)
+        place, leaf = SlotLayout(30, uniform, devices).arrange(costs)
         taken = place >= 0
         return [place[taken & (leaf == k)].tolist() for k in range(8)]
 
@@ -35,12 +35,12 @@ def test_leaves_and_their_order_do_not_depend_on_devices(uniform):
 
 def test_work_is_balanced():
     costs = np.random.default_rng(1).lognormal(4, 0.6, 100).astype(int) + 1
-    layout = Layout(100, False, 2)
+    layout = SlotLayout(100, False, 2)
     place, _ = layout.arrange(costs)
     work = [costs[p[p >= 0]].sum() for p in place.reshape(2, -1)]
     assert max(work) < 1.02 * costs.sum() / 2
 
 
 def test_equal_clients_need_no_spare_places():
-    assert Layout(10, True, 2).per_device == 5
-    assert 5 < Layout(10, False, 2).per_device < 10
+    assert SlotLayout(10, True, 2).per_device == 5
+    assert 5 < SlotLayout(10, False, 2).per_device < 10

@@ -126,17 +126,114 @@ def test_resumes_with_its_ledger(tmp_path):
     assert resumed.ledger == whole.ledger
 
 
-def test_beside_a_rule_that_remembers_transfer_acts_on_the_rows_sent_only():
-    """Documented, not hidden: rows no client of the round has stay where they are."""
-    rule = hf.Chain((hf.rules.ControlVariate(), hf.rules.OneWayTransfer()))
-    result = run(hf.Algorithm(rule), True, server=SPREAD)
-    start = result.experiment.params
-    taking_part = {i for e in result.ledger.entries for i in e.clients}
-    used = set().union(*(np.append(viewers()[i].x, viewers()[i].y).tolist() for i in taking_part))
-    idle = [r for r in range(1, ITEMS) if r not in used]
-    moved = np.abs(np.asarray(result.params["table"]) - np.asarray(start["table"])).max(axis=1)
-    assert (moved[idle] == 0).all()
-    assert (moved[sorted(used - {0})] > 0).all()
+def both(algorithm, local, server=None, evaluate=None):
+    settings = {"cohort": hf.cohorts.fixed(3), "seed": 1, "server": server, "evaluate": evaluate}
+    return [
+        hf.simulate(algorithm, MODEL, viewers(), local, 4, select=select, **settings)
+        for select in (True, False)
+    ]
+
+
+def on_table(path):
+    return path == "table"
+
+
+EXACT = {
+    "fedpvr": (hf.algorithms.fedpvr(on_table), {}),
+    "fedpvr, all leaves": (hf.algorithms.fedpvr(lambda path: True), {}),
+    "fedpvr, not the table": (hf.algorithms.fedpvr(lambda path: path != "table"), {}),
+    "scaffold option I": (hf.algorithms.scaffold(option="I"), {}),
+    "fedavg with decay": (hf.algorithms.fedavg(), {"weight_decay": 0.1}),
+    "feddyn with decay": (hf.algorithms.feddyn(0.3), {"weight_decay": 0.1}),
+    "fedavg with momentum": (hf.algorithms.fedavg(), {"momentum": 0.9}),
+    "fedavg with Adam": (hf.algorithms.fedavg(), {"optimizer": optax.adam}),
+    "fedprox with decay and clip": (hf.algorithms.fedprox(0.3), {"weight_decay": 0.1, "clip": 0.2}),
+    "scaffold with clip": (hf.algorithms.scaffold(option="I"), {"clip": 0.2}),
+    "one-way with clip": (hf.algorithms.one_way_transfer(), {"clip": 0.2}),
+    "one-way with all of them": (
+        hf.algorithms.one_way_transfer(),
+        {"clip": 0.2, "weight_decay": 0.1, "momentum": 0.5},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_what_rows_not_sent_would_do_is_done_for_them(name):
+    algorithm, settings = EXACT[name]
+    server = SPREAD if "one-way" in name else None
+    local = hf.Local(0.05 if "Adam" in name else 0.5, epochs=2, batch_size=3, **settings)
+    small, full = both(algorithm, local, server)
+    assert largest_difference(full.params, full.simulation.params) > 0.01
+    assert largest_difference(small.params, full.params) < 2e-6
+    for i in range(4):
+        assert largest_difference(small.client_states[i], full.client_states[i]) < 2e-6
+
+
+def test_a_full_mask_is_scaffold_under_select_too():
+    masked, plain = (
+        run(algorithm, True)
+        for algorithm in (hf.algorithms.fedpvr(lambda path: True), hf.algorithms.scaffold())
+    )
+    assert largest_difference(masked.params, plain.params) < 1e-6
+
+
+def test_the_average_of_clients_models_has_the_rows_not_sent():
+    test = viewers(1)[0]
+    small, full = both(
+        hf.algorithms.one_way_transfer(),
+        hf.Local(0.5, epochs=1, batch_size=3),
+        SPREAD,
+        hf.evaluate.client_average(test),
+    )
+    np.testing.assert_allclose(
+        small.history["average_loss"], full.history["average_loss"], rtol=1e-5
+    )
+
+
+transfer_and_memory = hf.Chain((hf.rules.ControlVariate(), hf.rules.OneWayTransfer()))
+clipped = hf.Chain((hf.rules.OneWayTransfer(), hf.rules.AdaptiveClip(initial=0.1)))
+REFUSED = {
+    "feddc": (hf.algorithms.feddc(0.1), {}, "what a client remembers of table rows"),
+    "transfer beside control variates": (
+        hf.Algorithm(transfer_and_memory),
+        {},
+        "what a client remembers",
+    ),
+    "fedsplit": (hf.algorithms.fedsplit(0.5), {}, "what a client remembers"),
+    "one-way with Adam": (
+        hf.algorithms.one_way_transfer(),
+        {"optimizer": optax.adam},
+        "rows that are not sent would move",
+    ),
+    "one-way, its delta clipped": (hf.Algorithm(clipped), {}, "rows that are not sent would move"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_server_cannot_know_is_refused(name):
+    algorithm, settings, why = REFUSED[name]
+    local = hf.Local(0.1, epochs=1, batch_size=3, **settings)
+    with pytest.raises(hf.HoldfastError, match=why):
+        hf.simulate(algorithm, MODEL, viewers(), local, 1, select=True, server=SPREAD)
+
+
+def test_the_ledger_counts_what_a_shared_norm_takes():
+    """Under a clip a client learns three numbers of the rows it was not sent, and returns two."""
+    plain, clip = hf.Local(0.5, steps=1), hf.Local(0.5, steps=1, clip=0.2)
+    transfer = hf.algorithms.one_way_transfer()
+    entries = [both(transfer, local, SPREAD)[0].ledger.entries[0] for local in (plain, clip)]
+    assert np.subtract(entries[1].down, entries[0].down).tolist() == [12] * 3
+    assert np.subtract(entries[1].up, entries[0].up).tolist() == [8] * 3
+    # Without anything that moves rows not sent, the norm is the client's own.
+    alone = [both(hf.algorithms.fedavg(), local)[0].ledger.total for local in (plain, clip)]
+    assert alone[0] == alone[1]
+
+
+def test_two_tables_with_different_rows_in_one_field_are_refused():
+    tables = (hf.Table("table", ("x", "y")), hf.Table("context/kernel", ("x",)))
+    model = dataclasses.replace(MODEL, tables=tables)
+    with pytest.raises(hf.HoldfastError, match="both look rows up by `x`"):
+        hf.simulate(hf.algorithms.fedavg(), model, viewers(), hf.Local(0.1), 1, select=True)
 
 
 def test_a_model_without_tables_and_a_table_without_a_leaf_are_refused():

@@ -39,7 +39,7 @@ def test_gathered_examples_give_the_same_bits(name, tmp_path):
     examples = jax.tree.unflatten(jax.tree.structure(clients.examples), mapped)
     there = hf.Clients(examples, clients.order, clients.offsets)
     gathered = run(METHODS[name], clients=there, storage=hf.Storage(device=0))
-    assert isinstance(gathered.experiment.feed, Gathered)
+    assert isinstance(gathered.simulation.feed, Gathered)
     assert same_bits(_everything(gathered.state), _everything(run(METHODS[name]).state))
     mine = [r.adapted(1, hf.Local(0.1, steps=3)) for r in (gathered, run(METHODS[name]))]
     assert same_bits(*mine)
@@ -54,8 +54,8 @@ def test_few_of_many_examples_are_gathered_without_being_asked():
         run(METHODS["feddyn"], clients=clients, cohort=hf.cohorts.fixed(size), rounds=2)
         for size in (5, 7)
     )
-    assert isinstance(few.experiment.feed, Gathered)
-    assert isinstance(many.experiment.feed, Resident)
+    assert isinstance(few.simulation.feed, Gathered)
+    assert isinstance(many.simulation.feed, Resident)
 
 
 def test_gathered_data_is_checked_as_it_is_read():
@@ -104,8 +104,8 @@ def test_tiny_steps_are_taken_together_without_being_asked():
     settings = {"clients": clients, "cohort": None, "local": hf.Local(0.1, batch_size=2)}
     settings |= {"model": hf.models.softmax_regression(2), "rounds": 1}
     itself = run(METHODS["feddyn"], **settings)
-    experiment = itself.experiment
-    assert experiment.plan(1, experiment.draw(itself.state)).way.width == 5
+    planner = itself.simulation.planner
+    assert planner(1).placement.execution.width == 5
     alone = run(METHODS["feddyn"], **settings, engine=hf.Engine(width=1))
     for a, b in zip(jax.tree.leaves(itself.params), jax.tree.leaves(alone.params), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)

@@ -105,7 +105,7 @@ def test_alpha_zero_sends_nothing(by):
     assert run.ledger.total == run.ledger.bits_up == run.ledger.bits_down == 0
     optima = hf.flix.local_optima(model, clients, search)
     assert largest_difference(run.personal_all(), optima.x) < 1e-5
-    assert same_bits(run.params, run.experiment.params)
+    assert same_bits(run.params, run.simulation.params)
 
 
 def test_only_clients_with_alpha_zero_are_silent():
@@ -134,7 +134,7 @@ def test_alpha_as_a_function_of_the_client():
         for a in (by_size, given)
     ]
     assert same_bits(runs[0].params, runs[1].params)
-    np.testing.assert_allclose(runs[0].experiment.algorithm.rule.alpha.values, given.values)
+    np.testing.assert_allclose(runs[0].simulation.setup.algorithm.rule.alpha.values, given.values)
 
 
 METHODS = {

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import holdfast as hf
-from holdfast.engine.experiment import Experiment
+from holdfast.core import hyper
+from holdfast.engine.simulation import Simulation
 from holdfast.record.ledger import Entry
 from tests.problems import tiny_clients
 
@@ -52,10 +53,11 @@ def test_the_papers_unit():
 
 def worth(algorithm):
     """One round relative to FedAvg's; what travels is known without compiling it."""
-    experiment = Experiment(algorithm, MODEL, tiny_clients(), LOCAL)
-    ids = np.arange(len(experiment.clients))
-    bits = experiment.traffic.of_round(experiment.begin(), ids)
-    return experiment.begin().ledger.relative(Entry(1, tuple(ids.tolist()), *bits))
+    simulation = Simulation(hf.Experiment(algorithm, MODEL, tiny_clients(), LOCAL))
+    ids = np.arange(len(simulation.setup.clients))
+    state, now = simulation.begin(), hyper.at_round(simulation.setup.algorithm, 0)
+    bits = simulation.traffic.of_round(now, state, ids)
+    return state.ledger.relative(Entry(1, tuple(ids.tolist()), *bits))
 
 
 def test_bytes_by_round_client_and_in_total():

@@ -8,7 +8,7 @@ from jax import tree
 
 from holdfast.client_states.storage import Storage
 from holdfast.client_states.store import Store
-from holdfast.core.round import Sides
+from holdfast.core.round import ClientState
 
 _COPIED_TOGETHER = 1 << 26  # bytes of rows on their way from one store to another
 
@@ -20,18 +20,22 @@ class _Before(NamedTuple):
     had: np.ndarray  # whether they had a row of their own
     rows: Any
     positions: np.ndarray  # of theirs among those rows
-    next: "Rows"
+    next: "ClientStates"
 
 
-class Rows:
-    """Rows of a population, of which those never touched are all the first row and cost nothing.
+class ClientStates:
+    """States of a population's clients; those never touched are all the first one and cost nothing.
 
     There is one store for all versions, and it holds the newest. A write hands it on, and the older
     version keeps just what was overwritten: for as long as somebody keeps the version.
     """
 
     def __init__(
-        self, first: Sides, clients: int, storage: Storage | None = None, store: Store | None = None
+        self,
+        first: ClientState,
+        clients: int,
+        storage: Storage | None = None,
+        store: Store | None = None,
     ) -> None:
         self.first = first
         self.clients = clients
@@ -41,19 +45,19 @@ class Rows:
         self._read: tuple[np.ndarray, Any] | None = None
 
     def __repr__(self) -> str:
-        return f"Rows({self.clients} clients, {len(self.touched)} of them touched)"
+        return f"ClientStates({self.clients} clients, {len(self.touched)} of them touched)"
 
     def __len__(self) -> int:
         return self.clients
 
-    def __getitem__(self, client: int) -> Sides:
+    def __getitem__(self, client: int) -> ClientState:
         if not 0 <= client < self.clients:
             raise IndexError(f"client {client} of {self.clients}")
         row = self.read(np.array([client]))
         return tree.map(lambda a: np.asarray(a)[0], row)
 
     @property
-    def touched(self) -> Mapping[int, Sides]:
+    def touched(self) -> Mapping[int, ClientState]:
         """The clients with a row of their own, and the rows."""
         return _Touched(self)
 
@@ -65,13 +69,13 @@ class Rows:
             found = np.where(place < 0, found, before.had[place])
         return found
 
-    def stack(self, places: np.ndarray) -> Sides:
+    def stack(self, places: np.ndarray) -> ClientState:
         """The rows of a cohort along a leading axis; empty places (-1) hold the first row."""
         rows = self.read(places)
         self._read = (places, rows)  # what a write of the same cohort overwrites
         return rows
 
-    def read(self, ids: np.ndarray) -> Sides:
+    def read(self, ids: np.ndarray) -> ClientState:
         """Rows of any clients along a leading axis; the first row for -1."""
         rows = self.store.read(ids)
         for before in reversed(self._overwritten()):
@@ -89,7 +93,7 @@ class Rows:
             version = version._before.next
         return found
 
-    def write(self, places: np.ndarray, stacked: Any, accepted: np.ndarray) -> "Rows":
+    def write(self, places: np.ndarray, stacked: Any, accepted: np.ndarray) -> "ClientStates":
         """With the rows of the accepted clients replaced."""
         if self._before is not None:  # somebody else has gone on from here
             return self._copied(self.storage).write(places, stacked, accepted)
@@ -100,20 +104,20 @@ class Rows:
         same = known is not None and np.array_equal(known[0], places)
         old = known[1] if known is not None and same else self.store.read(places)
         self.store.write(ids, stacked, positions)
-        new = Rows(self.first, self.clients, self.storage, self.store)
+        new = ClientStates(self.first, self.clients, self.storage, self.store)
         self._before = _Before(ids, had, old, positions, new)
         self._read = None
         return new._with_room()
 
-    def _with_room(self) -> "Rows":
+    def _with_room(self) -> "ClientStates":
         """These rows where there is room for them."""
         return self if self.storage.fits(self.store) else self._copied(self.storage)
 
-    def kept_by(self, storage: Storage) -> "Rows":
+    def kept_by(self, storage: Storage) -> "ClientStates":
         """The same rows, from now on under these limits and in this folder."""
         return self if storage == self.storage else self._copied(storage)
 
-    def _copied(self, storage: Storage) -> "Rows":
+    def _copied(self, storage: Storage) -> "ClientStates":
         """The same rows in a store of their own."""
         ids = np.fromiter(self.touched, np.int64)
         store = storage.open(self.first, self.clients, len(ids))
@@ -121,13 +125,13 @@ class Rows:
         for begin in range(0, len(ids), some):
             part = ids[begin : begin + some]
             store.write(part, self.read(part), np.arange(len(part)))
-        return Rows(self.first, self.clients, storage, store)
+        return ClientStates(self.first, self.clients, storage, store)
 
 
-class _Touched(Mapping[int, Sides]):
+class _Touched(Mapping[int, ClientState]):
     """The clients with a row of their own; rows are read when they are looked at."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: ClientStates) -> None:
         self._rows = rows
 
     def _ids(self) -> np.ndarray:
@@ -137,7 +141,7 @@ class _Touched(Mapping[int, Sides]):
     def __contains__(self, client: object) -> bool:
         return bool(self._rows.has(np.array([client]))[0])
 
-    def __getitem__(self, client: int) -> Sides:
+    def __getitem__(self, client: int) -> ClientState:
         if client not in self:
             raise KeyError(client)
         return self._rows[client]

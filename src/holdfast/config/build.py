@@ -17,9 +17,10 @@ from holdfast.config.population import load_dataset, make_model, make_server, po
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.local import Local
 from holdfast.data import Clients, Dataset
-from holdfast.engine.compiled import Engine
+from holdfast.engine.compiled import CompiledEngine
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.server import Server
+from holdfast.engine.setup import checked
 from holdfast.engine.simulate import pretrain
 from holdfast.errors import HoldfastError, did_you_mean
 from holdfast.models import Model
@@ -69,7 +70,7 @@ class Plan:
     select: bool
     checkpoint_every: int
     checkpoint_keep: int
-    engine: Engine | None
+    engine: CompiledEngine | None
     storage: Storage
     methods: tuple[Method, ...]
 
@@ -148,7 +149,7 @@ def plan(file: ExperimentFile) -> Plan:
         select=outlined.select,
         checkpoint_every=outlined.checkpoint.every,
         checkpoint_keep=outlined.checkpoint.keep,
-        engine=_section(file, "engine", Engine, outlined.engine),
+        engine=_section(file, "engine", CompiledEngine, outlined.engine),
         storage=_section(file, "storage", Storage, outlined.storage),
         methods=methods,
     )
@@ -271,7 +272,7 @@ def _try_out(made: Plan) -> list[str]:
     measured: list[str] = []
     for method in made.methods:
         try:
-            experiment = Experiment(**made.arguments(method, made.seeds[0]))
+            experiment = checked(Experiment(**made.arguments(method, made.seeds[0])))
         except HoldfastError as error:
             raise _blame(method, str(error)) from None
         if not measured:

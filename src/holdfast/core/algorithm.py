@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 from holdfast.core import hyper
 from holdfast.core.local import Local
-from holdfast.core.rule import Need, Rule
+from holdfast.core.rule import Need, Rule, parts_of
 from holdfast.core.struct import Struct, static
 from holdfast.core.wire import Wire
 from holdfast.data.clients import Clients
@@ -55,7 +55,7 @@ class Algorithm(Struct):
     def _check_mean_only(self) -> None:
         """Refuse what needs single replies of a wire that tells only their mean."""
         wire = type(self.wire).__name__
-        if not self.rule.hears_uploads:
+        if not self.rule.traits.hears_uploads:
             raise HoldfastError(
                 f"{self.name}: {type(self.rule).__name__} hears every reply, and the wire {wire} "
                 f"tells the server only their mean; use hf.Uploaded(rule), which sends what it hears."
@@ -67,7 +67,7 @@ class Algorithm(Struct):
             )
 
     def _refuse(self, need: Need, because: str) -> None:
-        for part in self.rule.parts():
+        for part in parts_of(self.rule):
             if need in part.needs:
                 raise HoldfastError(
                     f"{self.name}: {type(part).__name__} needs {need.value}, but {because}."
@@ -76,7 +76,7 @@ class Algorithm(Struct):
     def check_wire(self, payload: Tree, clients: int, everyone: bool) -> None:
         """Refuse a wire that this rule would diverge or drift with."""
         wire = type(self.wire).__name__
-        restless = [p for p in self.rule.parts() if Need.CALM_WIRE in p.needs]
+        restless = [p for p in parts_of(self.rule) if Need.CALM_WIRE in p.needs]
         if restless and not self.wire.lossless:
             ids = range(clients if hyper.varies(self.wire) else 1)
             noise = max(hyper.of_client(self.wire, i, float).noise(payload) for i in ids)
@@ -87,17 +87,17 @@ class Algorithm(Struct):
                     f"bound; give damping={0.5 / (1 + noise):.2g} or less, or compress less."
                 )
         if self.needs_everyone and not everyone:
-            remembering = next(part for part in self.rule.parts() if _remembers(part))
+            remembering = next(p for p in parts_of(self.rule) if p.traits.remembers and _single(p))
             raise HoldfastError(
-                f"{self.name}: {type(remembering).__name__} keeps rows that the server's state must "
+                f"{self.name}: {type(remembering).__name__} keeps client states that the server's must "
                 f"agree with, and the wire {wire} tells it only a mean over everybody; let everyone "
                 f"take part, or use hf.wires.Compressed or ErrorFeedback."
             )
 
     @property
     def needs_everyone(self) -> bool:
-        """Whether rows and the server's state agree only if every client takes part."""
-        return not self.wire.hears_each and any(map(_remembers, self.rule.parts()))
+        """Whether client states and the server's agree only if every client takes part."""
+        return not self.wire.hears_each and self.rule.traits.remembers
 
     def check(self, params: Tree, local: Local, server_local: Local | None) -> None:
         """Refuse a combination that cannot work, now that model and local training are known."""
@@ -111,7 +111,7 @@ class Algorithm(Struct):
                 Need.PLAIN_SERVER_STEPS,
                 "the server's Local has momentum or an optimiser; remove it",
             )
-        plain = self.rule.plain_leaves(params)
+        plain = self.rule.traits.plain_leaves(params)
         if any(plain) and local.optimizer is not None:
             self._refuse(Need.PLAIN_STEPS, "Local has an optimizer; remove it")
         momentum = local.at(0, params).momentum
@@ -123,7 +123,5 @@ class Algorithm(Struct):
                 )
 
 
-def _remembers(part: Rule) -> bool:
-    """Whether a single rule, not one made of others, changes its rows."""
-    alone = part.parts() == (part,)
-    return alone and not part.neutral and type(part).settle is not Rule.settle
+def _single(rule: Rule) -> bool:
+    return len(list(parts_of(rule))) == 1

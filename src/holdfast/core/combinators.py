@@ -1,22 +1,48 @@
 """Rules made of rules: several at once, or one on some leaves only."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-import numpy as np
 from jax import tree
 
-from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt, add_tilts, per_leaf
+from holdfast.core.rule import (
+    MOMENTS,
+    ClientView,
+    Need,
+    Rule,
+    ServerView,
+    State,
+    Tilt,
+    Traits,
+    add_tilts,
+    parts_of,
+    per_leaf,
+)
 from holdfast.core.struct import static
 from holdfast.errors import HoldfastError
 from holdfast.trees import Mask, Tree, add, flatten, resolve_mask, scale
 
 
-class Chain(Rule):
+class Combinator(Rule):
+    """A rule made of rules. One that forgets a moment of the rules inside it cannot be defined."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        spoken_for = {name for base in cls.__mro__ if base is not Rule for name in vars(base)}
+        forgotten = [name for name in (*MOMENTS, "traits") if name not in spoken_for]
+        if forgotten:
+            raise TypeError(
+                f"{cls.__name__}: a combinator speaks for the rules inside it and forgets "
+                f"{', '.join(forgotten)}; define it, or subclass Wrapper, which follows its inner rule."
+            )
+
+
+class Chain(Combinator):
     """Several rules at once: tilts add; replies and server steps are applied in order.
 
-    Each rule keeps its own row, broadcast, upload and state.
+    Each rule keeps its own client state, broadcast, upload and server state.
 
     Example:
         >>> import holdfast as hf
@@ -32,20 +58,20 @@ class Chain(Rule):
                     f"Chain: {rule!r} is a {type(rule).__name__}; give rules, such as "
                     f"hf.Chain((hf.rules.ControlVariate(), hf.rules.Dynamic(alpha=0.1)))."
                 )
-        acting = [rule for rule in self.rules if not rule.neutral]
-        for place, rule in enumerate(acting):
-            name, needs = type(rule).__name__, {n for part in rule.parts() for n in part.needs}
+        acting = [(rule, rule.traits) for rule in self.rules if not rule.traits.neutral]
+        for place, (rule, traits) in enumerate(acting):
+            name = type(rule).__name__
             for need, wanted in ((Need.FIRST, 0), (Need.LAST, len(acting) - 1)):
-                if need in needs and place != wanted:
+                if need in traits.needs and place != wanted:
                     raise HoldfastError(
                         f"Chain: {name} stands at place {place} of {len(acting)} but needs "
                         f"{need.value}; move it there."
                     )
-            rewriting = [type(r).__name__ for r in acting if r is not rule and _rewrites(r)]
-            if Need.HONEST_DELTA in needs and rewriting:
+            rewriting = [r for r, other in acting if r is not rule and other.rewrites_delta]
+            if Need.HONEST_DELTA in traits.needs and rewriting:
                 raise HoldfastError(
-                    f"Chain: {name} needs {Need.HONEST_DELTA.value}, and {rewriting[0]} rewrites it; "
-                    f"use one or the other."
+                    f"Chain: {name} needs {Need.HONEST_DELTA.value}, and "
+                    f"{type(rewriting[0]).__name__} rewrites it; use one or the other."
                 )
 
     def _each(self, at: Any, *parts: Any) -> Iterator[tuple[Any, ...]]:
@@ -58,33 +84,10 @@ class Chain(Rule):
                 )
             yield rule, here, *(p[i] for p in parts)
 
-    def parts(self) -> tuple[Rule, ...]:
-        return (self, *(part for rule in self.rules for part in rule.parts()))
-
     @property
-    def prepares(self) -> bool:
-        return any(rule.prepares for rule in self.rules)
-
-    @property
-    def hears_uploads(self) -> bool:
-        return all(rule.hears_uploads for rule in self.rules)
-
-    def quiet(self, clients: int) -> np.ndarray:
-        quiet = np.any([rule.quiet(clients) for rule in self.rules], axis=0)
-        # Beside a rule that bends the objective, a quiet client would move with the others' mean;
-        # it stays quiet only if all are, for then there is nothing to move with.
-        bent = any(
-            type(part).tilt is not Rule.tilt for r in self._loud(clients) for part in r.parts()
-        )
-        return quiet if quiet.all() or not bent else np.zeros(clients, bool)
-
-    def _loud(self, clients: int) -> list[Rule]:
-        return [rule for rule in self.rules if not rule.quiet(clients).any()]
-
-    def plain_leaves(self, params: Tree) -> tuple[bool, ...]:
-        none = (False,) * len(tree.leaves(params))
-        wanted = (rule.plain_leaves(params) for rule in self.rules)
-        return functools.reduce(lambda a, b: tuple(map(max, a, b)), wanted, none)
+    def traits(self) -> Traits:
+        """Those of all its rules."""
+        return Traits.of_all([rule.traits for rule in self.rules])
 
     def init(self, params: Tree) -> State:
         states = [rule.init(params) for rule in self.rules]
@@ -92,10 +95,6 @@ class Chain(Rule):
 
     def prepare(self, at: ClientView) -> Tree:
         return tuple(rule.prepare(here) for rule, here in self._each(at))
-
-    def doubt(self, row: Tree) -> str | None:
-        doubts = (rule.doubt(own) for rule, own in zip(self.rules, row, strict=True))
-        return next((doubt for doubt in doubts if doubt), None)
 
     def send(self, at: ServerView) -> tuple[Tree, Tree]:
         sent = [rule.send(here) for rule, here in self._each(at)]
@@ -115,14 +114,6 @@ class Chain(Rule):
     def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
         return tuple(rule.hear(delta, up, here) for rule, here, up in self._each(at, upload))
 
-    def unsent(self, at: ClientView) -> Tree:
-        # A rule that remembers takes what others add into its rows, so only one alone is exact.
-        added = [(rule, rule.unsent(here)) for rule, here in self._each(at)]
-        known = [gradient for _, gradient in added if gradient is not None]
-        silent = [rule for rule, gradient in added if gradient is None and not rule.neutral]
-        remembering = any(tree.leaves(rule.init(at.x).client) for rule in silent)
-        return known[0] if len(known) == 1 and not remembering else None
-
     def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
         return tuple(rule.settle(delta, h, here) for rule, here, h in self._each(at, heard))
 
@@ -134,64 +125,60 @@ class Chain(Rule):
         return delta, tuple(states)
 
 
-def _rewrites(rule: Rule) -> bool:
-    return any(part.rewrites_delta for part in rule.parts())
+class Wrapper(Combinator):
+    """Follows an inner rule in everything; a subclass speaks where it has something to say.
 
-
-class Around(Rule):
-    """Follows an inner rule in everything; what goes around it speaks where it has something to say."""
+    The inner rule may live on a part of the model: `part` and `whole` go between the two, `seen` is
+    what it sees of a view.
+    """
 
     inner: Rule
 
-    def parts(self) -> tuple[Rule, ...]:
-        return (self, *self.inner.parts())
+    def part(self, full: Tree) -> Tree:
+        """What the inner rule has of something shaped like the model."""
+        return full
+
+    def whole(self, part: Tree, full: Tree) -> Tree:
+        """The model-shaped thing again, the rest of it as in `full`."""
+        return part
+
+    def seen(self, at: Any) -> Any:
+        """The inner rule's view."""
+        return at
 
     @property
-    def prepares(self) -> bool:
-        return self.inner.prepares
-
-    @property
-    def hears_uploads(self) -> bool:
-        return self.inner.hears_uploads
-
-    def quiet(self, clients: int) -> np.ndarray:
-        return self.inner.quiet(clients)
-
-    def plain_leaves(self, params: Tree) -> tuple[bool, ...]:
-        return self.inner.plain_leaves(params)
+    def traits(self) -> Traits:
+        """Those of the inner rule."""
+        return self.inner.traits
 
     def init(self, params: Tree) -> State:
-        return self.inner.init(params)
+        return self.inner.init(self.part(params))
 
     def prepare(self, at: ClientView) -> Tree:
-        return self.inner.prepare(at)
-
-    def doubt(self, row: Tree) -> str | None:
-        return self.inner.doubt(row)
+        return self.inner.prepare(self.seen(at))
 
     def send(self, at: ServerView) -> tuple[Tree, Tree]:
-        return self.inner.send(at)
+        return self.inner.send(self.seen(at))
 
     def tilt(self, at: ClientView) -> Tilt:
-        return self.inner.tilt(at)
+        return self.inner.tilt(self.seen(at))
 
     def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:
-        return self.inner.reply(delta, at)
+        part, upload = self.inner.reply(self.part(delta), self.seen(at))
+        return self.whole(part, delta), upload
 
     def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
-        return self.inner.hear(delta, upload, at)
-
-    def unsent(self, at: ClientView) -> Tree:
-        return self.inner.unsent(at)
+        return self.inner.hear(self.part(delta), upload, self.seen(at))
 
     def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
-        return self.inner.settle(delta, heard, at)
+        return self.inner.settle(self.part(delta), heard, self.seen(at))
 
     def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
-        return self.inner.step(delta, heard, at)
+        part, state = self.inner.step(self.part(delta), heard, self.seen(at))
+        return self.whole(part, delta), state
 
 
-class Uploaded(Around):
+class Uploaded(Wrapper):
     """The client works out what the server would hear of its reply, and uploads that too.
 
     The mathematics of the inner rule, at the price of the upload: SCAFFOLD as published is
@@ -199,8 +186,9 @@ class Uploaded(Around):
     """
 
     @property
-    def hears_uploads(self) -> bool:
-        return True
+    def traits(self) -> Traits:
+        """A mean of uploads will do."""
+        return dataclasses.replace(self.inner.traits, hears_uploads=True)
 
     def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:
         delta, upload = self.inner.reply(delta, at)
@@ -210,8 +198,8 @@ class Uploaded(Around):
         return upload
 
 
-class ServerTurn(Around):
-    r"""After the clients, the server takes a round of the inner rule with a row of its own.
+class ServerTurn(Wrapper):
+    r"""After the clients, the server takes a round of the inner rule with a client state of its own.
 
     It counts as a share of $\gamma$ clients: SCAFFOLD+ is `ServerTurn(ControlVariate(), gamma)`.
 
@@ -230,24 +218,30 @@ class ServerTurn(Around):
     def needs(self) -> frozenset[Need]:  # type: ignore[override]
         """What the inner rule needs of clients it needs of the server too."""
         own = {Need.SERVER_DATA, Need.WHOLE_MODEL, Need.LAST}
-        plain = any(Need.PLAIN_STEPS in part.needs for part in self.inner.parts())
+        plain = Need.PLAIN_STEPS in self.inner.traits.needs
         return frozenset(own | ({Need.PLAIN_SERVER_STEPS} if plain else set()))
+
+    @property
+    def traits(self) -> Traits:
+        """Those of the inner rule, and its own needs."""
+        inner = self.inner.traits
+        return dataclasses.replace(inner, needs=inner.needs | self.needs)
 
     def init(self, params: Tree) -> State:
         state = self.inner.init(params)
         return State(server=(state.server, state.client), client=state.client)
 
     def send(self, at: ServerView) -> tuple[Tree, Tree]:
-        state, row = at.state
+        state, mine = at.state
         msg, state = self.inner.send(at._replace(state=state))
-        return msg, (state, row)
+        return msg, (state, mine)
 
     def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
-        rule, (state, row) = self.inner, at.state
+        rule, (state, mine) = self.inner, at.state
         delta, state = rule.step(delta, heard, at._replace(state=state))
         here = at._replace(x=add(at.x, delta), state=state, share=self.gamma)
         msg, state = rule.send(here)
-        me = ClientView(here.x, msg, row, at.grad, at.weight)
+        me = ClientView(here.x, msg, mine, at.grad, at.weight)
         moved, path = at.solve(here.x, rule.tilt(me))
         me = me._replace(path=path, y=add(here.x, moved))
         moved, upload = rule.reply(moved, me)
@@ -260,7 +254,7 @@ def _whole_model(*_: Any) -> NoReturn:
     raise HoldfastError(f"Masked: the rule inside needs {Need.WHOLE_MODEL.value}.")
 
 
-class Masked(Rule):
+class Masked(Wrapper):
     """A rule on some leaves only; for the rest nothing is stored, sent or computed.
 
     Args:
@@ -272,65 +266,58 @@ class Masked(Rule):
         >>> fedpvr = hf.Masked(hf.rules.ControlVariate(), lambda path: path.startswith("classifier"))
     """
 
-    inner: Rule
     mask: Mask = static()
 
     def __post_init__(self) -> None:
-        if not callable(self.mask):  # a list is welcome, but what is static must be hashable
+        # A list is welcome, but what is static must be hashable.
+        if not callable(self.mask):
             object.__setattr__(self, "mask", tuple(bool(m) for m in self.mask))
         if isinstance(self.inner, Rule):
-            for part in self.inner.parts():
-                if Need.WHOLE_MODEL in part.needs:
+            for inside in parts_of(self.inner):
+                if Need.WHOLE_MODEL in inside.needs:
                     raise HoldfastError(
-                        f"Masked: {type(part).__name__} needs {Need.WHOLE_MODEL.value}."
+                        f"Masked: {type(inside).__name__} needs {Need.WHOLE_MODEL.value}."
                     )
 
-    def _cut(self, full: Tree) -> Tree:
-        leaves, definition = flatten(full)
-        mask = resolve_mask(self.mask, full, "Masked")
-        return definition.unflatten([p if m else None for m, p in zip(mask, leaves, strict=True)])
+    def _chosen(self, full: Tree) -> tuple[bool, ...]:
+        return resolve_mask(self.mask, full, "Masked")
 
-    def _paste(self, part: Tree, full: Tree) -> Tree:
+    def part(self, full: Tree) -> Tree:
+        """The chosen leaves; the others are absent."""
         leaves, definition = flatten(full)
-        mask = resolve_mask(self.mask, full, "Masked")
-        chosen = zip(mask, definition.flatten_up_to(part), leaves, strict=True)
+        chosen = zip(self._chosen(full), leaves, strict=True)
+        return definition.unflatten([p if m else None for m, p in chosen])
+
+    def whole(self, part: Tree, full: Tree) -> Tree:
+        """The chosen leaves of one and the others of the other."""
+        leaves, definition = flatten(full)
+        chosen = zip(self._chosen(full), definition.flatten_up_to(part), leaves, strict=True)
         return definition.unflatten([p if m else rest for m, p, rest in chosen])
 
-    def _view(self, at: Any) -> Any:
-        def cut(part: Tree) -> Tree:
-            return None if part is None else self._cut(part)
+    def seen(self, at: Any) -> Any:
+        """The view with the chosen leaves; losses and gradients are of whole models only."""
+
+        def cut(full: Tree) -> Tree:
+            return None if full is None else self.part(full)
 
         if isinstance(at, ServerView):
             return at._replace(x=cut(at.x), solve=_whole_model, grad=_whole_model)
         grad: Callable[..., Any] | None = None if at.grad is None else _whole_model
         return at._replace(x=cut(at.x), grad=grad, y=cut(at.y), loss=grad)
 
-    def parts(self) -> tuple[Rule, ...]:
-        return (self, *self.inner.parts())
-
     @property
-    def prepares(self) -> bool:
-        return self.inner.prepares
+    def traits(self) -> Traits:
+        """Those of the inner rule, whose leaves are the chosen ones."""
+        inner = self.inner.traits
 
-    @property
-    def hears_uploads(self) -> bool:
-        return self.inner.hears_uploads
+        def plain_leaves(params: Tree) -> tuple[bool, ...]:
+            of_part = iter(inner.plain_leaves(self.part(params)))
+            return tuple(m and next(of_part) for m in self._chosen(params))
 
-    def plain_leaves(self, params: Tree) -> tuple[bool, ...]:
-        inner = iter(self.inner.plain_leaves(self._cut(params)))
-        return tuple(m and next(inner) for m in resolve_mask(self.mask, params, "Masked"))
-
-    def init(self, params: Tree) -> State:
-        return self.inner.init(self._cut(params))
-
-    def prepare(self, at: ClientView) -> Tree:
-        return self.inner.prepare(self._view(at))
-
-    def send(self, at: ServerView) -> tuple[Tree, Tree]:
-        return self.inner.send(self._view(at))
+        return dataclasses.replace(inner, plain_leaves=plain_leaves)
 
     def tilt(self, at: ClientView) -> Tilt:
-        here = self._view(at)
+        here = self.seen(at)
         tilt = self.inner.tilt(here)
         if not (tilt.weight is None and tilt.mix is None and tilt.start is None):
             _whole_model()
@@ -340,21 +327,6 @@ class Masked(Rule):
             if term is None:
                 return None
             entries = iter(per_leaf(term, here.x))
-            mask = resolve_mask(self.mask, at.x, "Masked")
-            return definition.unflatten([next(entries) if m else None for m in mask])
+            return definition.unflatten([next(entries) if m else None for m in self._chosen(at.x)])
 
         return Tilt(spread(tilt.linear), spread(tilt.pull), spread(tilt.decay))
-
-    def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:
-        part, upload = self.inner.reply(self._cut(delta), self._view(at))
-        return self._paste(part, delta), upload
-
-    def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
-        return self.inner.hear(self._cut(delta), upload, self._view(at))
-
-    def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
-        return self.inner.settle(self._cut(delta), heard, self._view(at))
-
-    def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
-        part, state = self.inner.step(self._cut(delta), heard, self._view(at))
-        return self._paste(part, delta), state

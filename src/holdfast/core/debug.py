@@ -14,8 +14,8 @@ from jax import tree
 from holdfast.errors import HoldfastError
 from holdfast.trees import Tree
 
-_place: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar(
-    "place", default=None
+_position: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar(
+    "position", default=None
 )
 
 
@@ -32,23 +32,23 @@ class DebugError(HoldfastError):
 
 @contextlib.contextmanager
 def debugging(**where: Any) -> Iterator[None]:
-    """Make `place` and `watch` speak, until the end of the block."""
-    token = _place.set(where)
+    """Make `position` and `watch` speak, until the end of the block."""
+    token = _position.set(where)
     try:
         yield
     finally:
-        _place.reset(token)
+        _position.reset(token)
 
 
 @contextlib.contextmanager
-def place(**where: Any) -> Iterator[None]:
+def position(**where: Any) -> Iterator[None]:
     """Note where we are; an exception inside carries it."""
-    here = _place.get()
+    here = _position.get()
     if here is None:
         yield
         return
     where = here | _plain(where)
-    token = _place.set(where)
+    token = _position.set(where)
     try:
         yield
     except DebugError:
@@ -57,12 +57,12 @@ def place(**where: Any) -> Iterator[None]:
         spot = ", ".join(f"{name} {value}" for name, value in where.items())
         raise DebugError(f"{spot}: {type(error).__name__}: {error}", where) from error
     finally:
-        _place.reset(token)
+        _position.reset(token)
 
 
 def note(**where: Any) -> None:
-    """Add to the innermost place what became known inside it."""
-    here = _place.get()
+    """Add to the innermost position what became known inside it."""
+    here = _position.get()
     if here is not None:
         here.update(_plain(where))
 
@@ -73,5 +73,5 @@ def _plain(where: dict[str, Any]) -> dict[str, Any]:
 
 def watch(what: str, values: Tree) -> None:
     """While debugging, stop at the first number that is not finite."""
-    if _place.get() is not None and not all(np.isfinite(v).all() for v in tree.leaves(values)):
+    if _position.get() is not None and not all(np.isfinite(v).all() for v in tree.leaves(values)):
         raise FloatingPointError(f"the {what} is not finite")

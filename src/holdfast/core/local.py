@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax, tree
 
 from holdfast.core import hyper
-from holdfast.core.debug import place, watch
+from holdfast.core.debug import position, watch
 from holdfast.core.rule import Tilt, per_leaf
 from holdfast.core.struct import Struct, static
 from holdfast.errors import HoldfastError
@@ -142,7 +142,7 @@ def solve(
 
     def step(k: Any, carry: tuple[list[Any], Any]) -> tuple[list[Any], Any]:
         y, velocity = carry
-        with place(step=k):
+        with position(step=k):
             z = definition.unflatten(y)
             g_tree = grad(k, z if tilt.mix is None else mix(alpha, z, tilt.mix[1]))
             watch("gradient", g_tree)

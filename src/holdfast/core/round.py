@@ -1,4 +1,8 @@
-"""The round. There is no other: every method, engine and machine runs these functions."""
+"""The round. There is no other: every method, engine and machine runs these functions.
+
+A client runs `client_round`; a server runs `open_round`, `accept` for every reply, and `close_round`.
+`federated_round` strings them together for an engine that has all clients at hand.
+"""
 
 import functools
 from collections.abc import Callable
@@ -10,12 +14,14 @@ from jax import lax, tree
 
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
-from holdfast.core.debug import note, place
+from holdfast.core.debug import note, position
 from holdfast.core.keys import Purpose, client_key
 from holdfast.core.local import Steps, solve
 from holdfast.core.rule import ClientView, Rule, ServerView, State, Tilt
+from holdfast.core.struct import Struct, static
 from holdfast.errors import HoldfastError
 from holdfast.trees import (
+    Number,
     Tree,
     add,
     axpy,
@@ -38,28 +44,45 @@ class HasLoss(Protocol):
         """One value per example."""
 
 
-class Sides(NamedTuple):
-    """What the rule and what the wire remember, on one side."""
+class ServerLoss(Protocol):
+    """The server's own objective: a number for parameters and rows of its examples."""
+
+    def __call__(
+        self, model: HasLoss, params: Tree, examples: Tree, rows: Any, key: jax.Array
+    ) -> jax.Array: ...
+
+
+class ServerState(NamedTuple):
+    """What the server remembers between rounds."""
 
     rule: Tree
     wire: Tree
 
 
-class Work(NamedTuple):
+class ClientState(NamedTuple):
+    """What one client remembers between rounds."""
+
+    rule: Tree
+    wire: Tree
+    # The model it trained last, if an evaluator asks for it.
+    latest: Tree = ()
+
+
+class Slot(NamedTuple):
     """One client's part of a round. Examples are rows of the flat data; -1 is padding."""
 
     client: Any  # its number in the population
     weight: Any  # n_i / mean(n)
-    count: Any  # K_i local steps; 0 means absent
+    steps: Any  # K_i local steps; 0 means that the slot is empty
     batches: Any  # (largest K, batch) rows
     pages: Any  # (pages, batch) all of the client's rows, for gradients over all its data
     page_count: Any
-    selected: Any = None  # for federated select, the table rows this client uses
-    vote: Any = None  # for several populations, a factor to its delta's weight
-    importance: Any = None  # and to what is heard of it, 1 on average
+    delta_weight: Any  # of its delta in their mean
+    heard_weight: Any  # of what is heard of it in their mean, 1 on average
+    table_rows: Any = None  # for federated select, the table rows this client uses
 
 
-class Central(NamedTuple):
+class ServerWork(NamedTuple):
     """The server's own work in a round, if it has data or a loss of its own."""
 
     steps: Steps
@@ -70,41 +93,16 @@ class Central(NamedTuple):
     weight: Any  # n_0 / mean(n)
 
 
-CentralLoss = Callable[[HasLoss, Tree, Tree, Any, jax.Array], jax.Array]
+class Shared(Struct):
+    """What is the same for every client of a round."""
 
-
-def server_view(
-    central_loss: CentralLoss | None,
-    model: HasLoss,
-    central: Central | None,
-    key: jax.Array,
-    view: ServerView,
-) -> ServerView:
-    """The view, with `solve` and `grad` on the server's own data if it has any."""
-    if central is None or central_loss is None:
-        return view
-    loss_key, gradient_key = (
-        jax.random.fold_in(key, purpose)
-        for purpose in (Purpose.SERVER_LOSS, Purpose.SERVER_GRADIENT)
-    )
-
-    def loss(z: Tree, rows: Any, key: jax.Array) -> jax.Array:
-        return central_loss(model, z, central.examples, rows, key)
-
-    def step_grad(k: Any, z: Tree) -> Tree:
-        rows = None if central.batches is None else jnp.asarray(central.batches)[k]
-        return jax.grad(loss)(z, rows, jax.random.fold_in(loss_key, k))
-
-    def run(start: Tree, tilt: Tilt | None = None) -> tuple[Tree, Any]:
-        y, path = solve(central.steps, step_grad, start, tilt or Tilt(), central.count)
-        return sub(y, start), path
-
-    def grad(z: Tree) -> Tree:
-        rows = None if central.gradient_rows is None else jnp.asarray(central.gradient_rows)
-        return jax.grad(loss)(z, rows, gradient_key)
-
-    weight = jnp.asarray(central.weight).astype(float_type(view.x))
-    return view._replace(solve=run, grad=grad, weight=weight)
+    model: HasLoss = static()
+    algorithm: Algorithm
+    steps: Steps
+    x: Tree
+    msg: Tree
+    examples: Tree
+    key: jax.Array
 
 
 class Reply(NamedTuple):
@@ -112,18 +110,82 @@ class Reply(NamedTuple):
 
     coded: Tree  # what travels
     heard: Tree  # what the server makes of it
-    row: Sides  # the client's new row, valid once the server has accepted the reply
+    state: ClientState  # the client's new state, valid once the server has accepted the reply
     path: Any  # sum of the step sizes taken, which the server knows
-    sound: Any  # all numbers were finite before the wire, whose codes may hide it
+    finite: Any  # every number was, before the wire too, whose codes may hide it
 
 
-class Outcome(NamedTuple):
+ClientRound = Callable[[Shared, Algorithm, ClientState, Slot], Reply]
+
+
+class RoundInputs(Struct):
+    """Everything a round is a function of. `client_states` and `slots` have a leading axis.
+
+    A new value of a number compiles nothing; another model, loss or way for clients does.
+    """
+
+    model: HasLoss = static()
+    algorithm: Algorithm
+    steps: Steps
+    x: Tree
+    server: ServerState
+    client_states: ClientState
+    slots: Slot
+    examples: Tree
+    population: Number  # clients that can take part
+    key: jax.Array
+    server_work: ServerWork | None = None
+    server_loss: ServerLoss | None = static(default=None)
+    # What a client runs: `client_round`, unless on a part of the model (federated select).
+    client_round: ClientRound | None = static(default=None)
+
+
+class RoundResult(NamedTuple):
     """What comes of a round."""
 
     x: Tree
-    server: Sides
-    rows: Sides  # one per slot of the cohort
+    server: ServerState
+    client_states: ClientState  # one per slot
     accepted: jax.Array  # one bool per slot: took part and replied with finite numbers
+
+
+class Aggregate(NamedTuple):
+    """What the server has heard so far in a round: sums, to be divided when it closes."""
+
+    received: Tree  # weighted as the algorithm weights deltas
+    heard: Tree  # one head, one vote
+    weight: jax.Array
+    heads: jax.Array
+
+
+def server_view(inputs: RoundInputs) -> ServerView:
+    """What the server's rule sees, with `solve` and `grad` on its own data if it has any."""
+    view = ServerView(inputs.x, inputs.server.rule)
+    work, own_loss, model = inputs.server_work, inputs.server_loss, inputs.model
+    if work is None or own_loss is None:
+        return view
+    loss_key, gradient_key = (
+        jax.random.fold_in(inputs.key, purpose)
+        for purpose in (Purpose.SERVER_LOSS, Purpose.SERVER_GRADIENT)
+    )
+
+    def loss(z: Tree, rows: Any, key: jax.Array) -> jax.Array:
+        return own_loss(model, z, work.examples, rows, key)
+
+    def step_grad(k: Any, z: Tree) -> Tree:
+        rows = None if work.batches is None else jnp.asarray(work.batches)[k]
+        return jax.grad(loss)(z, rows, jax.random.fold_in(loss_key, k))
+
+    def run(start: Tree, tilt: Tilt | None = None) -> tuple[Tree, Any]:
+        y, path = solve(work.steps, step_grad, start, tilt or Tilt(), work.count)
+        return sub(y, start), path
+
+    def grad(z: Tree) -> Tree:
+        rows = None if work.gradient_rows is None else jnp.asarray(work.gradient_rows)
+        return jax.grad(loss)(z, rows, gradient_key)
+
+    weight = jnp.asarray(work.weight).astype(float_type(view.x))
+    return view._replace(solve=run, grad=grad, weight=weight)
 
 
 def take_batch(examples: Tree, rows: jax.Array) -> tuple[Tree, jax.Array]:
@@ -133,17 +195,17 @@ def take_batch(examples: Tree, rows: jax.Array) -> tuple[Tree, jax.Array]:
     return tree.map(lambda a: a[safe], examples), rows >= 0
 
 
-def local_objective(model: HasLoss, examples: Tree, work: Work, key: jax.Array) -> tuple[Any, Any]:
+def local_objective(model: HasLoss, examples: Tree, slot: Slot, key: jax.Array) -> tuple[Any, Any]:
     """z -> mean loss, and z -> its gradient, over all of the client's data, page by page."""
 
     def total(k: Any, z: Tree) -> jax.Array:
-        batch, keep = take_batch(examples, work.pages[k])
+        batch, keep = take_batch(examples, slot.pages[k])
         losses = model.losses(z, batch, jax.random.fold_in(key, k))
         return jnp.sum(jnp.where(keep, losses, 0))
 
     def mean(term: Any, z: Tree, start: Tree) -> Tree:
-        sums = lax.fori_loop(0, work.page_count, lambda k, s: add(s, term(k, z)), start)
-        size = jnp.sum(work.pages >= 0).astype(float_type(z))
+        sums = lax.fori_loop(0, slot.page_count, lambda k, s: add(s, term(k, z)), start)
+        size = jnp.sum(slot.pages >= 0).astype(float_type(z))
         return tree.map(lambda s: (s / size).astype(s.dtype), sums)
 
     def loss(z: Tree) -> jax.Array:
@@ -169,98 +231,115 @@ def tilted_gradient(grad: Any, tilt: Tilt) -> Any:
     return tilted
 
 
-def prepare_cohort(
-    rule: Rule,
-    model: HasLoss,
-    x: Tree,
-    rows: Tree,
-    examples: Tree,
-    work: Work,
-    fresh: jax.Array,
-    key: jax.Array,
-) -> Tree:
-    """The rule's rows, after what clients do once before their first round; `fresh` says which
-    slots have not yet."""
-    dtype = float_type(x)
-    work = work._replace(weight=jnp.asarray(work.weight).astype(dtype))
+class Preparation(Struct):
+    """What clients' work before their first round is a function of; `fresh` says whose it is."""
 
-    def prepare(row: Tree, slot: Work) -> Tree:
-        me = hyper.of_client(rule, slot.client, dtype)
-        gradient_key = client_key(key, slot.client, Purpose.GRADIENT)
-        loss, grad = local_objective(model, examples, slot, gradient_key)
-        return me.prepare(ClientView(x, (), row, grad, slot.weight, loss=loss))
-
-    def one(_: None, client: tuple[Tree, Work, jax.Array]) -> tuple[None, Tree]:
-        row, slot, is_fresh = client
-        with place(client=slot.client):
-            return None, lax.cond(is_fresh, prepare, lambda row, _: row, row, slot)
-
-    return lax.scan(one, None, (rows, work, fresh))[1]
+    model: HasLoss = static()
+    rule: Rule
+    x: Tree
+    states: Tree  # the rule's, one per slot
+    slots: Slot
+    examples: Tree
+    fresh: jax.Array
+    key: jax.Array
 
 
-def client_round(
-    algorithm: Algorithm,
-    model: HasLoss,
-    steps: Steps,
-    x: Tree,
-    msg: Tree,
-    row: Sides,
-    examples: Tree,
-    work: Work,
-    key: jax.Array,
-) -> Reply:
-    """One client's round, from the model received to the reply. What a remote machine runs too."""
-    algorithm = hyper.of_client(algorithm, work.client, float_type(x))
-    rule = algorithm.rule
-    loss_key, gradient_key, wire_key = (
-        client_key(key, work.client, p) for p in (Purpose.LOSS, Purpose.GRADIENT, Purpose.WIRE)
+def prepare_cohort(inputs: Preparation) -> Tree:
+    """The rule's client states, after what clients do once before their first round."""
+    dtype = float_type(inputs.x)
+    slots = _in_type(inputs.slots, dtype)
+
+    def prepare(state: Tree, slot: Slot) -> Tree:
+        mine = hyper.of_client(inputs.rule, slot.client, dtype)
+        gradient_key = client_key(inputs.key, slot.client, Purpose.GRADIENT)
+        loss, grad = local_objective(inputs.model, inputs.examples, slot, gradient_key)
+        return mine.prepare(ClientView(inputs.x, (), state, grad, slot.weight, loss=loss))
+
+    def one(_: None, client: tuple[Tree, Slot, jax.Array]) -> tuple[None, Tree]:
+        state, slot, is_fresh = client
+        with position(client=slot.client):
+            return None, lax.cond(is_fresh, prepare, lambda state, _: state, state, slot)
+
+    return lax.scan(one, None, (inputs.states, slots, inputs.fresh))[1]
+
+
+def _in_type(slots: Slot, dtype: Any) -> Slot:
+    """Weights in the type of the model."""
+    weights = (slots.weight, slots.delta_weight, slots.heard_weight)
+    weight, delta_weight, heard_weight = (jnp.asarray(w).astype(dtype) for w in weights)
+    return slots._replace(weight=weight, delta_weight=delta_weight, heard_weight=heard_weight)
+
+
+def before_training(
+    shared: Shared, mine: Algorithm, state: ClientState, slot: Slot
+) -> tuple[ClientView, Tilt, Callable[[Any, Tree], Tree]]:
+    """Client: what its rule sees, its local objective, and (k, z) -> gradient on the k-th batch."""
+    loss_key, gradient_key = (
+        client_key(shared.key, slot.client, p) for p in (Purpose.LOSS, Purpose.GRADIENT)
     )
 
     def mean_loss(z: Tree, k: Any) -> jax.Array:
-        batch, keep = take_batch(examples, work.batches[k])
-        losses = model.losses(z, batch, jax.random.fold_in(loss_key, k))
+        batch, keep = take_batch(shared.examples, slot.batches[k])
+        losses = shared.model.losses(z, batch, jax.random.fold_in(loss_key, k))
         return jnp.sum(jnp.where(keep, losses, 0)) / jnp.sum(keep).astype(losses.dtype)
 
     def grad(k: Any, z: Tree) -> Tree:
-        note(batch=work.batches[k])
+        note(batch=slot.batches[k])
         return jax.grad(mean_loss)(z, k)
 
-    mean_of_all, gradient_of_all = local_objective(model, examples, work, gradient_key)
-    at = ClientView(x, msg, row.rule, gradient_of_all, work.weight, loss=mean_of_all)
-    tilt = rule.tilt(at)
-    y, path = solve(steps, grad, x, tilt, work.count)
-    delta = sub(y, x if tilt.start is None else tilt.start)
-    at = at._replace(path=path, y=y, grad=tilted_gradient(gradient_of_all, tilt))
-    return _answer(algorithm, delta, at, row.wire, wire_key)
+    of_all = local_objective(shared.model, shared.examples, slot, gradient_key)
+    at = ClientView(shared.x, shared.msg, state.rule, of_all[1], slot.weight, loss=of_all[0])
+    return at, mine.rule.tilt(at), grad
 
 
-def _answer(algorithm: Algorithm, delta: Tree, at: ClientView, wire_row: Tree, key: Any) -> Reply:
-    rule, wire = algorithm.rule, algorithm.wire
+def after_training(
+    mine: Algorithm, state: ClientState, at: ClientView, tilt: Tilt, y: Tree, path: Any, key: Any
+) -> Reply:
+    """Client: its reply, from the local model and the step sizes it took."""
+    delta = sub(y, at.x if tilt.start is None else tilt.start)
+    at = at._replace(path=path, y=y, grad=tilted_gradient(at.grad, tilt))
+    return _answer(mine, delta, at, state, key)
+
+
+def client_round(shared: Shared, mine: Algorithm, state: ClientState, slot: Slot) -> Reply:
+    """One client's round, from the model received to the reply. What a remote machine runs too.
+
+    `mine` is the algorithm with this client's own numbers (`hyper.of_client`).
+    """
+    at, tilt, grad = before_training(shared, mine, state, slot)
+    y, path = solve(shared.steps, grad, shared.x, tilt, slot.steps)
+    key = client_key(shared.key, slot.client, Purpose.WIRE)
+    return after_training(mine, state, at, tilt, y, path, key)
+
+
+def _answer(mine: Algorithm, delta: Tree, at: ClientView, state: ClientState, key: Any) -> Reply:
+    rule, wire = mine.rule, mine.wire
     payload = rule.reply(delta, at)
-    coded, (delta, upload), wire_row = wire.encode(payload, wire_row, key)
+    coded, (delta, upload), wire_state = wire.encode(payload, state.wire, key)
     heard = rule.hear(delta, upload, at.heard_by_server())
-    row = Sides(rule.settle(delta, heard, at), wire_row)
-    return Reply(coded, heard, row, at.path, finite(payload))
+    latest = at.y if tree.leaves(state.latest) else ()
+    new = ClientState(rule.settle(delta, heard, at), wire_state, latest)
+    return Reply(coded, heard, new, at.path, finite((payload, coded, heard, new)))
 
 
-def reply_shapes(algorithm: Algorithm, x: Tree, msg: Tree, row: Sides) -> Reply:
+def reply_shapes(algorithm: Algorithm, x: Tree, msg: Tree, state: ClientState) -> Reply:
     """Shapes and types of a reply, without data or local steps."""
 
-    def pretend(x: Tree, msg: Tree, row: Sides) -> Reply:
+    def pretend(x: Tree, msg: Tree, state: ClientState) -> Reply:
         dtype = float_type(x)
-        me = hyper.of_client(algorithm, 0, dtype)
+        mine = hyper.of_client(algorithm, 0, dtype)
         one = jnp.ones((), dtype)
-        at = ClientView(x, msg, row.rule, zeros, one, one, x)
-        return _answer(me, zeros(x), at, row.wire, jax.random.key(0))
+        at = ClientView(x, msg, state.rule, zeros, one, one, x)
+        return _answer(mine, zeros(x), at, state, jax.random.key(0))
 
-    return jax.eval_shape(pretend, x, msg, row)
+    return jax.eval_shape(pretend, x, msg, state)
 
 
-class Outline(NamedTuple):
-    """What a run starts from, and what travels in a round of it."""
+class Template(NamedTuple):
+    """What a run starts from, and the shapes of what travels in a round of it."""
 
-    server: Sides
-    row: Sides  # every client's first row
+    server: ServerState
+    client: ClientState  # every client's first state
     broadcast: Tree  # shapes of what one client receives
     payload: Tree  # shapes of what one client returns, before the wire
 
@@ -271,28 +350,28 @@ def pretended_server(x: Tree, state: Tree) -> ServerView:
     return ServerView(x, state, one, one, lambda start, tilt=None: (zeros(start), one), zeros, one)
 
 
-def outline(algorithm: Algorithm, x: Tree) -> Outline:
+def template(algorithm: Algorithm, x: Tree, keep_latest: bool = False) -> Template:
     """The initial state of both sides for an algorithm and a model."""
-    me = hyper.of_client(algorithm, 0, float_type(x))
-    state = me.rule.init(x)
+    mine = hyper.of_client(algorithm, 0, float_type(x))
+    state = mine.rule.init(x)
 
     def payload(x: Tree, state: State) -> Any:
         one = jnp.ones((), float_type(x))
         msg, _ = algorithm.rule.send(pretended_server(x, state.server))
         at = ClientView(x, msg, state.client, zeros, one, one, x)
-        return msg, me.rule.reply(zeros(x), at)
+        return msg, mine.rule.reply(zeros(x), at)
 
     msg, travelling = jax.eval_shape(payload, x, state)
     # Everybody knows x at the start, and of a message that nothing has been said yet.
-    wire = me.wire.init(zeros(travelling), (x, zeros(msg)))
-    row = Sides(state.client, wire.client)
-    reply = reply_shapes(algorithm, x, msg, row)
-    if signature(reply.row) != signature(row):
+    wire = mine.wire.init(zeros(travelling), (x, zeros(msg)))
+    first = ClientState(state.client, wire.client, x if keep_latest else ())
+    reply = reply_shapes(algorithm, x, msg, first)
+    if signature(reply.state) != signature(first):
         raise HoldfastError(
-            f"{algorithm.name}: `settle` returns a row of {describe_shapes(reply.row)} where `init` "
-            f"and the wire began with {describe_shapes(row)}; return the same shapes and types."
+            f"{algorithm.name}: `settle` returns a state of {describe_shapes(reply.state)} where `init` "
+            f"and the wire began with {describe_shapes(first)}; return the same shapes and types."
         )
-    return Outline(Sides(state.server, wire.server), row, (x, msg), travelling)
+    return Template(ServerState(state.server, wire.server), first, (x, msg), travelling)
 
 
 def _zeros_of(shapes: Tree) -> Tree:
@@ -300,61 +379,48 @@ def _zeros_of(shapes: Tree) -> Tree:
     return tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
 
 
-class Sums(NamedTuple):
-    """What the server has heard so far in a round."""
+class Opened(NamedTuple):
+    """A round that has begun: what clients will have, the server's state meanwhile, and empty sums."""
 
-    received: Tree  # weighted as the algorithm weights deltas
-    heard: Tree  # one head, one vote
-    weight: jax.Array
-    heads: jax.Array
+    x: Tree
+    msg: Tree
+    server: ServerState
+    aggregate: Aggregate
 
 
 def open_round(
-    algorithm: Algorithm, at: ServerView, wire_state: Tree, row: Sides, key: jax.Array
-) -> tuple[Tree, Tree, Sides, Sums]:
-    """Server: the model and message clients will have, the state meanwhile, sums to add replies to."""
+    algorithm: Algorithm, at: ServerView, wire_state: Tree, client: ClientState, key: jax.Array
+) -> Opened:
+    """Server: begin a round. `client` is any client's state, for its shapes."""
     msg, rule_state = algorithm.rule.send(at)
     wire_key = jax.random.fold_in(key, Purpose.DOWNLINK)
     (x, msg), wire_state = algorithm.wire.send((at.x, msg), wire_state, wire_key)
-    shapes = reply_shapes(algorithm, x, msg, row)
-    me = hyper.of_client(algorithm, 0, float_type(x))
-    received = jax.eval_shape(me.wire.receive, shapes.coded)
+    shapes = reply_shapes(algorithm, x, msg, client)
+    mine = hyper.of_client(algorithm, 0, float_type(x))
+    received = jax.eval_shape(mine.wire.receive, shapes.coded)
     zero = jnp.zeros((), float_type(x))
-    sums = Sums(_zeros_of(received), _zeros_of(shapes.heard), zero, zero)
-    return x, msg, Sides(rule_state, wire_state), sums
+    empty = Aggregate(_zeros_of(received), _zeros_of(shapes.heard), zero, zero)
+    return Opened(x, msg, ServerState(rule_state, wire_state), empty)
 
 
 def accept(
-    algorithm: Algorithm, sums: Sums, reply: Reply, row: Sides, work: Work
-) -> tuple[Sums, Sides, jax.Array]:
-    """Server: add a reply if it is finite. The client's row changes only then."""
-    wire = hyper.of_client(algorithm.wire, work.client, sums.heads.dtype)
-    accepted = (work.count > 0) & reply.sound & finite(reply)
-    head = accepted.astype(sums.heads.dtype)
-    w = head * client_weight(algorithm, work, head.dtype)
-    ear = head
-    if work.vote is not None:
-        w, ear = w * work.vote.astype(w.dtype), head * work.importance.astype(head.dtype)
+    mine: Algorithm, so_far: Aggregate, reply: Reply, state: ClientState, slot: Slot
+) -> tuple[Aggregate, ClientState, jax.Array]:
+    """Server: add a reply if it is finite. The client's state changes only then."""
+    accepted = (slot.steps > 0) & reply.finite
+    head = accepted.astype(so_far.heads.dtype)
+    weight, heard_weight = head * slot.delta_weight, head * slot.heard_weight
     # The select keeps a non-finite reply out of the sum: 0 x nan would still be nan.
-    received = wire.receive(reply.coded)
-    received = axpy(w, select(accepted, received, zeros(sums.received)), sums.received)
-    heard = axpy(ear, select(accepted, reply.heard, zeros(sums.heard)), sums.heard)
-    sums = Sums(received, heard, sums.weight + w, sums.heads + head)
-    return sums, select(accepted, reply.row, row), accepted
-
-
-def client_weight(algorithm: Algorithm, work: Work, dtype: Any) -> jax.Array:
-    """How much one client's delta counts in the mean."""
-    if algorithm.weighting == "examples":
-        return work.weight
-    if algorithm.weighting == "processed":
-        return jnp.sum(work.batches >= 0).astype(dtype)
-    return jnp.ones((), dtype)
+    received = mine.wire.receive(reply.coded)
+    received = axpy(weight, select(accepted, received, zeros(so_far.received)), so_far.received)
+    heard = axpy(heard_weight, select(accepted, reply.heard, zeros(so_far.heard)), so_far.heard)
+    more = Aggregate(received, heard, so_far.weight + weight, so_far.heads + head)
+    return more, select(accepted, reply.state, state), accepted
 
 
 def close_round(
-    algorithm: Algorithm, at: ServerView, wire_state: Tree, sums: Sums, population: Any
-) -> tuple[Tree, Sides]:
+    algorithm: Algorithm, at: ServerView, wire_state: Tree, heard_all: Aggregate, population: Number
+) -> tuple[Tree, ServerState]:
     """Server: the two means, then the rule's step."""
 
     def mean(total: Tree, weight: jax.Array) -> Tree:
@@ -362,98 +428,81 @@ def close_round(
         safe = jnp.maximum(weight, jnp.finfo(weight.dtype).tiny)
         return tree.map(lambda a: (a / safe).astype(a.dtype), total)
 
-    share = sums.heads / population
-    received = mean(sums.received, sums.weight)
+    share = heard_all.heads / population
+    received = mean(heard_all.received, heard_all.weight)
     (delta, upload), wire_state = algorithm.wire.decode(received, wire_state, share)
-    heard = mean(sums.heard, sums.heads) if algorithm.wire.hears_each else upload
-    at = at._replace(share=share, heads=sums.heads)
+    each_heard = algorithm.wire.hears_each
+    heard = mean(heard_all.heard, heard_all.heads) if each_heard else upload
+    at = at._replace(share=share, heads=heard_all.heads)
     delta, rule_state = algorithm.rule.step(delta, heard, at)
-    return add(at.x, delta), Sides(rule_state, wire_state)
+    return add(at.x, delta), ServerState(rule_state, wire_state)
 
 
-class Told(NamedTuple):
-    """What is the same for every client of a round."""
+class Exchange(NamedTuple):
+    """What happens in one slot of a cohort, in two halves: the client's, and the server's."""
 
-    algorithm: Algorithm
-    steps: Steps
-    x: Tree
-    msg: Tree
-    examples: Tree
-    key: jax.Array
-
-
-class Visit(NamedTuple):
-    """What happens to one slot of a cohort, in two halves: the client's, and the server's."""
-
-    reply: Callable[[Sides, Work, Told], Reply]
-    accept: Callable[[Sums, Reply, Sides, Work, Told], tuple[Sums, tuple[Sides, jax.Array]]]
+    reply: ClientRound
+    accept: Callable[
+        [Algorithm, Aggregate, Reply, ClientState, Slot], tuple[Aggregate, ClientState, jax.Array]
+    ] = accept
 
     def __call__(
-        self, sums: Sums, slot: tuple[Sides, Work], told: Told
-    ) -> tuple[Sums, tuple[Sides, jax.Array]]:
+        self, so_far: Aggregate, state: ClientState, slot: Slot, shared: Shared
+    ) -> tuple[Aggregate, tuple[ClientState, jax.Array]]:
         """Both; nothing at all if the slot is empty."""
 
-        def present(sums: Sums, row: Sides, work: Work) -> tuple[Sums, tuple[Sides, jax.Array]]:
-            return self.accept(sums, self.reply(row, work, told), row, work, told)
+        def present(
+            so_far: Aggregate, state: ClientState, slot: Slot
+        ) -> tuple[Aggregate, tuple[ClientState, jax.Array]]:
+            mine = hyper.of_client(shared.algorithm, slot.client, so_far.heads.dtype)
+            with position(client=slot.client):
+                reply = self.reply(shared, mine, state, slot)
+            so_far, state, accepted = self.accept(mine, so_far, reply, state, slot)
+            return so_far, (state, accepted)
 
-        def absent(sums: Sums, row: Sides, work: Work) -> tuple[Sums, tuple[Sides, jax.Array]]:
-            return sums, (row, jnp.zeros((), bool))
+        def absent(
+            so_far: Aggregate, state: ClientState, slot: Slot
+        ) -> tuple[Aggregate, tuple[ClientState, jax.Array]]:
+            return so_far, (state, jnp.zeros((), bool))
 
-        row, work = slot
-        return lax.cond(work.count > 0, present, absent, sums, row, work)
-
-
-def in_turn(visit: Visit, sums: Sums, slots: Any, told: Told) -> tuple[Sums, Any]:
-    """One client of the cohort after another."""
-    return lax.scan(lambda sums, slot: visit(sums, slot, told), sums, slots)
+        return lax.cond(slot.steps > 0, present, absent, so_far, state, slot)
 
 
-def federated_round(
-    algorithm: Algorithm,
-    model: HasLoss,
-    steps: Steps,
-    x: Tree,
-    server: Sides,
-    rows: Sides,
-    examples: Tree,
-    work: Work,
-    population: Any,
-    key: jax.Array,
-    central: Central | None = None,
-    central_loss: CentralLoss | None = None,
-    around: Callable[..., Reply] | None = None,
-    cohort: Callable[..., tuple[Sums, Any]] = in_turn,
-) -> Outcome:
+Visit = Callable[
+    [Exchange, Aggregate, tuple[ClientState, Slot], Shared],
+    tuple[Aggregate, tuple[ClientState, jax.Array]],
+]
+
+
+def one_by_one(
+    exchange: Exchange, empty: Aggregate, cohort: tuple[ClientState, Slot], shared: Shared
+) -> tuple[Aggregate, tuple[ClientState, jax.Array]]:
+    """Visit one client of the cohort after another."""
+    return lax.scan(lambda so_far, one: exchange(so_far, *one, shared), empty, cohort)
+
+
+def federated_round(inputs: RoundInputs, visit: Visit = one_by_one) -> RoundResult:
     """A whole round: send, every client of the cohort, the two means, the server's step.
 
-    `rows` and `work` have a leading axis, one slot per client; slots with no steps are empty.
-    `around` may run a client's round on a part of the model (federated select). `cohort` visits
-    the slots: in turn, several at a time, or spread over devices.
+    `visit` goes through the slots: one by one, several at a time, or spread over devices.
     """
-    work = work._replace(weight=jnp.asarray(work.weight).astype(float_type(x)))
-    at = server_view(central_loss, model, central, key, ServerView(x, server.rule))
-    row = tree.map(lambda a: a[0], rows)
-    seen, msg, server, sums = open_round(algorithm, at, server.wire, row, key)
-
-    def reply(row: Sides, slot: Work, told: Told) -> Reply:
-        def answer(model: HasLoss, x: Tree, msg: Tree, row: Sides) -> Reply:
-            return client_round(
-                told.algorithm, model, told.steps, x, msg, row, told.examples, slot, told.key
-            )
-
-        with place(client=slot.client):
-            if around is None:
-                return answer(model, told.x, told.msg, row)
-            return around(answer, told.algorithm, slot, model, told.x, told.msg, row)
-
-    def accepted_reply(
-        sums: Sums, reply: Reply, row: Sides, slot: Work, told: Told
-    ) -> tuple[Sums, tuple[Sides, jax.Array]]:
-        sums, row, accepted = accept(told.algorithm, sums, reply, row, slot)
-        return sums, (row, accepted)
-
-    told = Told(algorithm, steps, seen, msg, examples, key)
-    sums, (rows, accepted) = cohort(Visit(reply, accepted_reply), sums, (rows, work), told)
-    at = at._replace(state=server.rule)
-    x, server = close_round(algorithm, at, server.wire, sums, population)
-    return Outcome(x, server, rows, accepted)
+    algorithm, server = inputs.algorithm, inputs.server
+    slots = _in_type(inputs.slots, float_type(inputs.x))
+    at = server_view(inputs)
+    client = tree.map(lambda a: a[0], inputs.client_states)
+    opened = open_round(algorithm, at, server.wire, client, inputs.key)
+    shared = Shared(
+        inputs.model,
+        algorithm,
+        inputs.steps,
+        opened.x,
+        opened.msg,
+        inputs.examples,
+        inputs.key,
+    )
+    exchange = Exchange(inputs.client_round or client_round)
+    cohort = (inputs.client_states, slots)
+    heard_all, (states, accepted) = visit(exchange, opened.aggregate, cohort, shared)
+    at, wire_state = at._replace(state=opened.server.rule), opened.server.wire
+    x, server = close_round(algorithm, at, wire_state, heard_all, inputs.population)
+    return RoundResult(x, server, states, accepted)

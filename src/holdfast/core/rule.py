@@ -1,18 +1,22 @@
 r"""A method is a `Rule`: what it changes at the fixed moments of a round. Silence means FedAvg.
 
     server   send     -> what to broadcast besides x
+    both     init     -> what server and clients remember before the first round
     client   prepare  -> once, before its first round
     client   tilt     -> once a round: the local objective; then K local steps, one solver for everybody
     client   reply    -> what to upload besides delta: all that travels
       wire   encode => ... => decode
-    server   hear     -> what to make of ONE reply; averaged uniformly; sees no row and no data
-    client   settle   -> its new row, from what the server hears
+    server   hear     -> what to make of ONE reply; averaged uniformly; sees no client state and no data
+    client   settle   -> its new state, from what the server hears
     server   step     -> what to add to x, and its new state
 
 Every function is pure and sees one client or the server, never a client axis.
 """
 
+import dataclasses
 import enum
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -36,7 +40,7 @@ class ClientView(NamedTuple):
 
     x: Tree  # the model received
     msg: Tree  # what this rule's `send` broadcast
-    mine: Tree  # this rule's own row
+    mine: Tree  # this rule's own state on this client
     grad: Any  # z -> gradient over all local data, after the local steps that of the tilted loss
     weight: Number = 1.0  # n_i / mean(n)
     path: Number = 0.0  # sum of the step sizes taken, known after the local steps
@@ -44,7 +48,7 @@ class ClientView(NamedTuple):
     loss: Any = None  # z -> mean loss at z over all local data
 
     def heard_by_server(self) -> "ClientView":
-        """The same reply as the server sees it: no row, no data, no local model."""
+        """The same reply as the server sees it: no client state, no data, no local model."""
         return self._replace(mine=None, grad=None, y=None, loss=None)
 
 
@@ -134,47 +138,119 @@ class Need(enum.Enum):
     LAST = "the last place in its Chain"
 
 
+MOMENTS = ("init", "prepare", "send", "tilt", "reply", "hear", "settle", "step")
+
+
+def _none(clients: int) -> np.ndarray:
+    return np.zeros(clients, bool)
+
+
+def _no_doubt(state: Tree) -> str | None:
+    return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Traits:
+    """What others must know of a rule: the one value that combinators combine.
+
+    `hf.Rule` works it out from what a class declares and which functions it defines.
+    """
+
+    needs: frozenset[Need]
+    # Changes nothing for others, so that it may stand anywhere.
+    neutral: bool
+    # Its `reply` sends another delta than the local one.
+    rewrites_delta: bool
+    # Clients have something to do before their first round.
+    prepares: bool
+    # It bends the local objective.
+    tilts: bool
+    # Its client states change, and others depend on them.
+    remembers: bool
+    # All it hears is what was uploaded, so that a mean of uploads will do.
+    hears_uploads: bool
+    # params -> on which leaves the local steps must be plain SGD.
+    plain_leaves: Callable[[Tree], tuple[bool, ...]]
+    # clients -> which of them neither need the model nor have anything to say: nothing travels for them.
+    quiet: Callable[[int], np.ndarray] = _none
+    # client state just prepared -> what to warn of.
+    doubt: Callable[[Tree], str | None] = _no_doubt
+
+    @classmethod
+    def of_all(cls, several: "Sequence[Traits]") -> "Traits":
+        """Of rules that act at once, each with a state of its own."""
+
+        def plain_leaves(params: Tree) -> tuple[bool, ...]:
+            none = (False,) * len(tree.leaves(params))
+            wanted = (traits.plain_leaves(params) for traits in several)
+            return functools.reduce(lambda a, b: tuple(map(max, a, b)), wanted, none)
+
+        def quiet(clients: int) -> np.ndarray:
+            each = [traits.quiet(clients) for traits in several]
+            found = np.any([_none(clients), *each], axis=0)
+            # Beside a rule that bends the objective, a quiet client would move with the others' mean;
+            # it stays quiet only if all are, for then there is nothing to move with.
+            bent = any(t.tilts for t, own in zip(several, each, strict=True) if not own.any())
+            return found if found.all() or not bent else _none(clients)
+
+        def doubt(states: Tree) -> str | None:
+            found = (traits.doubt(own) for traits, own in zip(several, states, strict=True))
+            return next((words for words in found if words), None)
+
+        return cls(
+            needs=frozenset().union(*(traits.needs for traits in several)),
+            neutral=all(traits.neutral for traits in several),
+            rewrites_delta=any(traits.rewrites_delta for traits in several),
+            prepares=any(traits.prepares for traits in several),
+            tilts=any(traits.tilts for traits in several),
+            remembers=any(traits.remembers for traits in several),
+            hears_uploads=all(traits.hears_uploads for traits in several),
+            plain_leaves=plain_leaves,
+            quiet=quiet,
+            doubt=doubt,
+        )
+
+
 class Rule(Struct):
-    """Eight pure functions, each optional; the bare `Rule()` is FedAvg."""
+    """Eight pure functions, each optional; the bare `Rule()` is FedAvg.
+
+    A rule that others must know more of declares it: what it cannot do without in `needs`,
+    `rewrites_delta` if its `reply` sends another delta, `neutral` if it only watches.
+    """
 
     needs: ClassVar[frozenset[Need]] = frozenset()
-    neutral: ClassVar[bool] = False  # changes nothing for others, so it may stand anywhere
-    rewrites_delta: ClassVar[bool] = False  # its `reply` sends another delta than the local one
+    neutral: ClassVar[bool] = False
+    rewrites_delta: ClassVar[bool] = False
+    defines: ClassVar[frozenset[str]] = frozenset()
 
-    def parts(self) -> "tuple[Rule, ...]":
-        """This rule and every rule inside it."""
-        return (self,)
-
-    @property
-    def prepares(self) -> bool:
-        """Whether clients have something to do before their first round."""
-        return type(self).prepare is not Rule.prepare
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        own = [vars(base) for base in cls.__mro__ if base is not Rule and issubclass(base, Rule)]
+        cls.defines = frozenset(name for name in MOMENTS if any(name in body for body in own))
 
     @property
-    def hears_uploads(self) -> bool:
-        """Whether all it hears is what was uploaded, so that a mean of uploads will do."""
-        return type(self).hear is Rule.hear
-
-    def quiet(self, clients: int) -> np.ndarray:
-        """Which clients neither need the model nor have anything to say: nothing travels for them."""
-        return np.zeros(clients, bool)
-
-    def plain_leaves(self, params: Tree) -> tuple[bool, ...]:
-        """On which leaves the local steps must be plain SGD."""
-        return (Need.PLAIN_STEPS in self.needs,) * len(tree.leaves(params))
+    def traits(self) -> Traits:
+        """What others must know of this rule."""
+        everywhere = Need.PLAIN_STEPS in self.needs
+        return Traits(
+            needs=self.needs,
+            neutral=self.neutral,
+            rewrites_delta=self.rewrites_delta,
+            prepares="prepare" in self.defines,
+            tilts="tilt" in self.defines,
+            remembers="settle" in self.defines and not self.neutral,
+            hears_uploads="hear" not in self.defines,
+            plain_leaves=lambda params: (everywhere,) * len(tree.leaves(params)),
+        )
 
     def init(self, params: Tree) -> State:
-        """Server state and one client's first row."""
+        """Server state and one client's first state."""
         return State()
 
     def prepare(self, at: ClientView) -> Tree:
-        """Client, once before its first round and without a message: its row. x is the model the
+        """Client, once before its first round and without a message: its state. x is the model the
         run began with, so that a client which never takes part can prepare too."""
         return at.mine
-
-    def doubt(self, row: Tree) -> str | None:
-        """Host: what to warn of in a row just prepared."""
-        return None
 
     def send(self, at: ServerView) -> tuple[Tree, Tree]:
         """Server: what to broadcast besides x, and its state."""
@@ -192,15 +268,20 @@ class Rule(Struct):
         """Server: what to make of one reply, to be averaged uniformly over the cohort."""
         return upload
 
-    def unsent(self, at: ClientView) -> Tree:
-        """Server, under federated select: the constant gradient, shaped like the model, that this
-        rule adds where the client has no data; None if it adds none."""
-        return None
-
     def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
-        """Client: its new row."""
+        """Client: its new state."""
         return at.mine
 
     def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
         """Server, given the means: what to add to x, and its state."""
         return delta, at.state
+
+
+def parts_of(rule: Rule) -> Iterator[Rule]:
+    """A rule and every rule inside it, found in its fields."""
+    yield rule
+    for field in dataclasses.fields(rule):
+        value = getattr(rule, field.name)
+        for inside in value if isinstance(value, tuple) else (value,):
+            if isinstance(inside, Rule):
+                yield from parts_of(inside)

@@ -5,13 +5,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
-from holdfast.core.keys import Purpose, client_key, round_key
-from holdfast.core.round import HasLoss, Work, local_objective
+from holdfast.core.keys import Purpose, client_key
+from holdfast.core.round import HasLoss, Slot, local_objective
 from holdfast.errors import HoldfastError, explain_arguments
-from holdfast.evaluate.evaluators import Scene
+from holdfast.evaluate.protocol import EvaluationView
 from holdfast.models.model import Model
 from holdfast.trees import Tree, add, axpy, float_type, norm, scale, sub, zeros
 
@@ -21,21 +20,21 @@ def _square(u: Tree) -> jax.Array:
 
 
 def _client_gradients(
-    model: HasLoss, x: Tree, examples: Tree, work: Work, key: jax.Array
+    model: HasLoss, x: Tree, examples: Tree, slots: Slot, key: jax.Array
 ) -> tuple[Tree, jax.Array]:
     """Mean gradient of a cohort, and mean squared norm of its clients' gradients."""
 
-    def one(sums: tuple[Tree, Any, Any], slot: Work) -> tuple[tuple[Tree, Any, Any], None]:
+    def one(sums: tuple[Tree, Any, Any], slot: Slot) -> tuple[tuple[Tree, Any, Any], None]:
         total, squares, heads = sums
         own_key = client_key(key, slot.client, Purpose.GRADIENT)
         _, grad = local_objective(model, examples, slot, own_key)
         gradient = grad(x)
-        present = (slot.count > 0).astype(squares.dtype)
-        gradient = jax.tree.map(lambda g: jnp.where(slot.count > 0, g, 0), gradient)
+        present = (slot.steps > 0).astype(squares.dtype)
+        gradient = jax.tree.map(lambda g: jnp.where(slot.steps > 0, g, 0), gradient)
         return (add(total, gradient), squares + _square(gradient), heads + present), None
 
     zero = jnp.zeros((), float_type(x))
-    (total, squares, heads), _ = lax.scan(one, (zeros(x), zero, zero), work)
+    (total, squares, heads), _ = lax.scan(one, (zeros(x), zero, zero), slots)
     return scale(1 / heads, total), squares / heads
 
 
@@ -63,24 +62,18 @@ class Dissimilarity:
     def check(self, model: Model, params: Tree, clients: int) -> None:
         """Nothing about the model can be wrong."""
 
-    def __call__(self, scene: Scene) -> dict[str, float]:
-        experiment, x, t = scene.experiment, scene.state.params, scene.state.round
-        ids = experiment.draw(scene.state)
-        if not len(ids):
+    def __call__(self, view: EvaluationView) -> dict[str, float]:
+        x, clients = view.state.params, view.coming_cohort()
+        if not (clients >= 0).any():
             return {}
-        places = experiment.plan(t, ids).places
-        work, examples = experiment.feed(experiment.planner, t, places, 1)
-        key = round_key(experiment.seed, t)
-        mean, mean_square = _gradients(scene.model, x, examples, work, key)
+        slots, examples = view.data_of(clients)
+        mean, mean_square = _gradients(view.model, x, examples, slots, view.key)
         found = {"G2_clients": mean_square - _square(mean)}
-        side = experiment.server_side
-        if side is not None:
-            rows = None
-            if not side.server.alone:
-                few = side.server.gradient_batch_size
-                whole = np.arange(side.server.size)
-                rows = whole if few is None else side.gradient_rows(t)
-            own = _server_gradient(side.server.objective, scene.model, x, side.examples, rows, key)
+        server = view.server_data()
+        if server is not None:
+            own = _server_gradient(
+                server.loss, view.model, x, server.examples, server.rows, view.key
+            )
             found["xi2_server"] = _square(sub(own, mean))
             parts = _square(mean) * self.federated + _square(own) * self.central
             both = _square(axpy(self.federated, mean, scale(self.central, own)))

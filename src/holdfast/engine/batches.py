@@ -7,12 +7,12 @@ import numpy as np
 
 from holdfast.core.keys import HostStreams, Purpose
 from holdfast.core.local import Local
-from holdfast.core.round import Work
+from holdfast.core.round import Slot
 from holdfast.data.clients import Clients
 
 
 @dataclasses.dataclass(frozen=True)
-class Planner:
+class BatchPlanner:
     """Lays out the work of a cohort in arrays whose shapes do not depend on the cohort."""
 
     clients: Clients
@@ -46,9 +46,8 @@ class Planner:
     def _batches_per_pass(self, sizes: np.ndarray) -> np.ndarray:
         full, rest = np.divmod(sizes, self.batch_size)
         short = rest > 0
-        if (
-            self.local.last_batch == "drop"
-        ):  # but a client with less than one batch keeps what it has
+        # A client with less than one batch keeps what it has.
+        if self.local.last_batch == "drop":
             short = short & (full == 0)
         return full + short
 
@@ -85,31 +84,33 @@ class Planner:
         """Whether all clients have the same work."""
         return bool(self.steps[self.able].min() == self.largest[1])
 
-    def work(self, t: int, places: np.ndarray, begin: np.ndarray | None = None) -> Work:
-        """The work of round `t` for the clients in these places; -1 is an empty one.
+    def slots(self, t: int, clients: np.ndarray, begin: np.ndarray | None = None) -> Slot:
+        """The slots of round `t` for these clients; -1 is an empty one.
 
-        Batches name rows of the whole data; or, if it is said where the rows of each place begin,
-        rows of the examples that were gathered for this cohort.
+        Batches name rows of the whole data; or, if it is said where the rows of each slot begin,
+        rows of the examples that were gathered for this cohort. Weights are the planner's of rounds.
         """
         batch, (most_rows, most_steps) = self.batch_size, self.largest
-        slots, taken = len(places), places >= 0
-        sizes, steps = (np.where(taken, a[places], 0) for a in (self.sizes, self.steps))
+        slots, taken = len(clients), clients >= 0
+        sizes, steps = (np.where(taken, a[clients], 0) for a in (self.sizes, self.steps))
         per_pass = self._batches_per_pass(sizes)
         rows = np.full((slots, most_steps, batch), -1, np.int32)
         all_rows = np.full((slots, -(-most_rows // batch) * batch), -1, np.int32)
         for slot in np.flatnonzero(taken):
-            client, size, count = int(places[slot]), int(sizes[slot]), int(steps[slot])
+            client, size, count = int(clients[slot]), int(sizes[slot]), int(steps[slot])
             first = None if begin is None else int(begin[slot])
             mine = self.clients.rows(client) if first is None else np.arange(first, first + size)
             all_rows[slot, :size] = mine
             rows[slot, :count] = self._order(t, client, mine, count, int(per_pass[slot]))
-        return Work(
-            client=np.maximum(places, 0).astype(np.int32),
+        return Slot(
+            client=np.maximum(clients, 0).astype(np.int32),
             weight=sizes / self.mean_size,
-            count=steps.astype(np.int32),
+            steps=steps.astype(np.int32),
             batches=rows,
             pages=all_rows.reshape(slots, -1, batch),
             page_count=(-(-sizes // batch)).astype(np.int32),
+            delta_weight=np.ones(slots),
+            heard_weight=np.ones(slots),
         )
 
     def _order(
@@ -119,7 +120,8 @@ class Planner:
         batch = self.batch_size
         out = np.full((-(-steps // per_pass), per_pass * batch), -1, np.int32)
         taken = min(len(mine), per_pass * batch)
-        if not self.local.shuffle or len(mine) <= batch:  # within one batch there is no order
+        # Within one batch there is no order.
+        if not self.local.shuffle or len(mine) <= batch:
             out[:, :taken] = mine[:taken]
         else:
             passes = np.empty((len(out), len(mine)), mine.dtype)

@@ -1,4 +1,4 @@
-"""Two ways to run the one round: compiled, or step by step with exceptions that say where."""
+"""The compiled engine: a whole round is one program, spread over devices."""
 
 import dataclasses
 import functools
@@ -12,114 +12,138 @@ from jax import lax, tree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from holdfast import processes
-from holdfast.core.debug import debugging
+from holdfast.core import hyper
 from holdfast.core.round import (
-    Outcome,
+    Aggregate,
+    ClientState,
+    Exchange,
+    Preparation,
     Reply,
-    Sides,
-    Told,
-    Visit,
-    Work,
+    RoundInputs,
+    RoundResult,
+    Shared,
+    Slot,
     federated_round,
     prepare_cohort,
 )
-from holdfast.engine.layout import LEAVES, Layout, Way
+from holdfast.engine.layout import LEAVES, Execution, SlotLayout
+from holdfast.engine.protocol import Placement
 from holdfast.errors import HoldfastError
 from holdfast.trees import Tree
 
 _AXIS = "clients"
 _WIDTH_ON_ACCELERATORS = 16
 _WIDTH_OF_TINY_STEPS = 32
-_PLAINLY = Way()
+Cohort = tuple[ClientState, Slot]
+Visited = tuple[Aggregate, tuple[ClientState, jax.Array]]
 
 
 def _spread(
-    mesh: Mesh, way: Way, leaf: jax.Array, visit: Visit, sums: Tree, slots: Tree, told: Told
-) -> tuple[Tree, Tree]:
+    mesh: Mesh,
+    execution: Execution,
+    leaf: jax.Array,
+    exchange: Exchange,
+    empty: Aggregate,
+    cohort: Cohort,
+    shared: Shared,
+) -> Visited:
     """Visit every client on its device; add up along the tree, so that bits do not depend on devices."""
     devices = mesh.size
     each = max(LEAVES, devices) // devices
 
-    def on_device(slots: Tree, leaf: jax.Array, told: Told) -> tuple[Tree, Tree]:
+    def on_device(cohort: Cohort, leaf: jax.Array, shared: Shared) -> Visited:
         first = lax.axis_index(_AXIS) * each if devices > 1 else 0
-        stacked = tree.map(lambda s: jnp.zeros((each, *s.shape), s.dtype), sums)
-        at_work = (slots, leaf - first)
-        if way.width == 1:
-            one = functools.partial(_into_leaf, lambda sums, slot: visit(sums, slot, told))
-            stacked, out = lax.scan(one, stacked, at_work)
+        sums = tree.map(lambda s: jnp.zeros((each, *s.shape), s.dtype), empty)
+        at_work = (cohort, leaf - first)
+        if execution.width == 1:
+            one = functools.partial(
+                _into_leaf, lambda so_far, client: exchange(so_far, client[0], client[1], shared)
+            )
+            sums, out = lax.scan(one, sums, at_work)
         else:
-            chunks = tree.map(lambda a: a.reshape(-1, way.width, *a.shape[1:]), at_work)
-            together = functools.partial(_together, visit, way.even, told)
-            stacked, out = lax.scan(together, stacked, chunks)
+            chunks = tree.map(lambda a: a.reshape(-1, execution.width, *a.shape[1:]), at_work)
+            together = functools.partial(_together, exchange, execution.uniform, shared)
+            sums, out = lax.scan(together, sums, chunks)
             out = tree.map(lambda a: a.reshape(-1, *a.shape[2:]), out)
-        while tree.leaves(stacked)[0].shape[0] > 1:
-            stacked = tree.map(lambda s: s[0::2] + s[1::2], stacked)
-        total = tree.map(lambda s: s[0], stacked)
+        while tree.leaves(sums)[0].shape[0] > 1:
+            sums = tree.map(lambda s: s[0::2] + s[1::2], sums)
+        total = tree.map(lambda s: s[0], sums)
         for level in range(devices.bit_length() - 1):
             across = [(i, i ^ (1 << level)) for i in range(devices)]
             total = tree.map(lambda s, a=across: s + lax.ppermute(s, _AXIS, a), total)
         return total, out
 
     if devices == 1:
-        return on_device(slots, leaf, told)
-    shared: Any = PartitionSpec()
+        return on_device(cohort, leaf, shared)
+    whole: Any = PartitionSpec()
     split: Any = PartitionSpec(_AXIS)
-    everybody = Told(shared, shared, shared, shared, split if way.apart else shared, shared)
+    examples = split if execution.examples_apart else whole
+    specs = Shared(shared.model, whole, whole, whole, whole, examples, whole)
     return jax.shard_map(
         on_device,
         mesh=mesh,
-        in_specs=(split, split, everybody),
-        out_specs=(shared, split),
+        in_specs=(split, split, specs),
+        out_specs=(whole, split),
         check_vma=False,
-    )(slots, leaf, told)
+    )(cohort, leaf, shared)
 
 
 def _into_leaf(
-    add: Callable[..., Any], stacked: Tree, here: tuple[Tree, jax.Array]
+    add: Callable[..., Any], sums: Tree, here: tuple[Tree, jax.Array]
 ) -> tuple[Tree, Tree]:
     """Add one client's reply to the sum of its leaf."""
-    slot, k = here
-    mine = tree.map(lambda s: lax.dynamic_index_in_dim(s, k, keepdims=False), stacked)
-    mine, out = add(mine, slot)
-    stacked = tree.map(lambda s, m: lax.dynamic_update_index_in_dim(s, m, k, 0), stacked, mine)
-    return stacked, out
+    client, k = here
+    mine = tree.map(lambda s: lax.dynamic_index_in_dim(s, k, keepdims=False), sums)
+    mine, out = add(mine, client)
+    sums = tree.map(lambda s, m: lax.dynamic_update_index_in_dim(s, m, k, 0), sums, mine)
+    return sums, out
 
 
 def _together(
-    visit: Visit, even: bool, told: Told, stacked: Tree, chunk: tuple[Tree, jax.Array]
+    exchange: Exchange,
+    uniform: bool,
+    shared: Shared,
+    sums: Tree,
+    chunk: tuple[Cohort, jax.Array],
 ) -> tuple[Tree, Tree]:
     """Several clients at a time, until the last of them is done; their replies one by one."""
-    (rows, work), leaf = chunk
-    together, along = work, Work(*(0 for _ in Work._fields))
-    if even:
+    (states, slots), leaf = chunk
+    together, along = slots, Slot(*(0 for _ in Slot._fields))
+    if uniform:
         # One bound for all: with one each, every step would select whose numbers still change. An
-        # empty place then runs along, and is not accepted.
-        together, along = work._replace(count=jnp.max(work.count)), along._replace(count=None)
-    reply = jax.vmap(lambda row, slot: visit.reply(row, slot, told), in_axes=(0, along))
-    replies = reply(rows, together)
+        # empty slot then runs along, and is not accepted.
+        together, along = slots._replace(steps=jnp.max(slots.steps)), along._replace(steps=None)
+    dtype = sums.heads.dtype
 
-    def add(mine: Tree, slot: tuple[Reply, Sides, Work]) -> tuple[Tree, Tree]:
-        return visit.accept(mine, *slot, told)
+    def mine(slot: Slot) -> Any:
+        return hyper.of_client(shared.algorithm, slot.client, dtype)
 
-    return lax.scan(functools.partial(_into_leaf, add), stacked, ((replies, rows, work), leaf))
+    def reply(state: ClientState, slot: Slot) -> Reply:
+        return exchange.reply(shared, mine(slot), state, slot)
+
+    replies = jax.vmap(reply, in_axes=(0, along))(states, together)
+
+    def add(so_far: Aggregate, client: tuple[Reply, ClientState, Slot]) -> Visited:
+        so_far, state, accepted = exchange.accept(mine(client[2]), so_far, *client)
+        return so_far, (state, accepted)
+
+    return lax.scan(functools.partial(_into_leaf, add), sums, ((replies, states, slots), leaf))
 
 
-def _spread_round(mesh: Mesh, way: Way, leaf: jax.Array, **given: Any) -> Outcome:
-    cohort = functools.partial(_spread, mesh, way, leaf)
-    outcome = federated_round(**given, cohort=cohort)
+def _spread_round(
+    mesh: Mesh, execution: Execution, leaf: jax.Array, inputs: RoundInputs
+) -> RoundResult:
+    result = federated_round(inputs, functools.partial(_spread, mesh, execution, leaf))
     if mesh.size == 1:
-        return outcome
+        return result
     # Every process must know whose reply was accepted.
     whole = NamedSharding(mesh, PartitionSpec())
-    accepted = lax.with_sharding_constraint(outcome.accepted, whole)
-    return outcome._replace(accepted=accepted)
+    accepted = lax.with_sharding_constraint(result.accepted, whole)
+    return result._replace(accepted=accepted)
 
 
-_compiled_round = jax.jit(
-    _spread_round,
-    static_argnames=("mesh", "way", "model", "central_loss", "around"),
-)
-_compiled_preparation = jax.jit(prepare_cohort, static_argnames="model")
+_compiled_round = jax.jit(_spread_round, static_argnames=("mesh", "execution"))
+_compiled_preparation = jax.jit(prepare_cohort)
 
 
 def compiled_programs() -> int:
@@ -133,7 +157,7 @@ def _mesh(devices: int) -> Mesh:
 
 
 @dataclasses.dataclass(frozen=True)
-class Engine:
+class CompiledEngine:
     """A whole round is one compiled program; new numbers, cohorts and seeds compile nothing anew.
 
     Args:
@@ -180,9 +204,9 @@ class Engine:
         """How many of them are this process's."""
         return self.mesh.size // processes.count()
 
-    def here(self, places: np.ndarray) -> slice:
-        """The part of a cohort's places that is on this process's devices."""
-        each = len(places) // processes.count()
+    def here(self, slots: int) -> slice:
+        """The part of the slots that is on this process's devices."""
+        each = slots // processes.count()
         return slice(processes.rank() * each, (processes.rank() + 1) * each)
 
     def everywhere(self, arrays: Tree) -> Tree:
@@ -208,34 +232,29 @@ class Engine:
             lambda a: jax.make_array_from_process_local_data(split, np.asarray(a)), arrays
         )
 
-    def prepare(self, t: int, **given: Any) -> Tree:
+    def prepare(self, t: int, inputs: Preparation) -> Tree:
         """Clients' work before their first round."""
-        return _compiled_preparation(**given)
+        return _compiled_preparation(inputs)
 
-    def round(
-        self,
-        t: int,
-        leaf: np.ndarray | None = None,
-        way: Way = _PLAINLY,
-        **given: Any,
-    ) -> Outcome:
+    def round(self, t: int, inputs: RoundInputs, placement: Placement) -> RoundResult:
         """One round."""
-        slots = len(given["work"].client)
-        leaf = np.zeros(slots, np.int32) if leaf is None else leaf
+        leaf, execution = placement
         if self.mesh.size == 1:
-            return _compiled_round(mesh=self.mesh, way=way, leaf=leaf, **given)
-        moved = (given["rows"], given["work"], leaf)
-        given["rows"], given["work"], leaf = self._apart(moved)
-        if way.apart:
-            given["examples"] = self._apart(given["examples"])
-        given["x"], given["server"] = self.everywhere((given["x"], given["server"]))
-        out = _compiled_round(mesh=self.mesh, way=way, leaf=leaf, **given)
+            return _compiled_round(self.mesh, execution, leaf, inputs)
+        states, slots, leaf = self._apart((inputs.client_states, inputs.slots, leaf))
+        x, server = self.everywhere((inputs.x, inputs.server))
+        apart = execution.examples_apart
+        examples = self._apart(inputs.examples) if apart else inputs.examples
+        inputs = dataclasses.replace(
+            inputs, x=x, server=server, client_states=states, slots=slots, examples=examples
+        )
+        result = _compiled_round(self.mesh, execution, leaf, inputs)
         # One copy of what all devices have: evaluating it on each would be the same work twice.
-        x, server = tree.map(lambda a: a.addressable_data(0), (out.x, out.server))
-        return out._replace(x=x, server=server)
+        x, server = tree.map(lambda a: a.addressable_data(0), (result.x, result.server))
+        return result._replace(x=x, server=server)
 
-    def layout(self, clients: int, steady: bool, uniform: bool, tiny: bool) -> Layout:
-        """Places in the program: powers of two where cohorts vary, so that few are compiled.
+    def layout(self, clients: int, steady: bool, uniform: bool, tiny: bool) -> SlotLayout:
+        """Slots of the program: powers of two where cohorts vary, so that few are compiled.
 
         `tiny` says that a step is mostly overhead, which clients with the same work can share.
         """
@@ -246,43 +265,4 @@ class Engine:
             width = min(_WIDTH_OF_TINY_STEPS, slots) if tiny and uniform else 1
         else:
             width = min(self.width or _WIDTH_ON_ACCELERATORS, -(-slots // devices))
-        return Layout(slots, uniform, devices, max(LEAVES, devices), width)
-
-
-@dataclasses.dataclass(frozen=True)
-class DebugEngine:
-    """The same round without compilation, one client after another.
-
-    Stops at the first exception and at the first number that is not finite, with a `DebugError`
-    that says the round, client, step and batch (rows of the data; -1 is padding).
-    """
-
-    local_devices = 1
-
-    def here(self, places: np.ndarray) -> slice:
-        """There is one process."""
-        return slice(None)
-
-    def everywhere(self, arrays: Tree) -> Tree:
-        """There is one device."""
-        return jax.device_put(arrays)
-
-    def prepare(self, t: int, **given: Any) -> Tree:
-        """Clients' work before their first round."""
-        with jax.disable_jit(), debugging(round=t):
-            return prepare_cohort(**given)
-
-    def round(
-        self,
-        t: int,
-        leaf: np.ndarray | None = None,
-        way: Way = _PLAINLY,
-        **given: Any,
-    ) -> Outcome:
-        """One round."""
-        with jax.disable_jit(), debugging(round=t):
-            return federated_round(**given)
-
-    def layout(self, clients: int, steady: bool, uniform: bool, tiny: bool) -> Layout:
-        """No empty places."""
-        return Layout(clients, uniform=True)
+        return SlotLayout(slots, uniform, devices, max(LEAVES, devices), width)

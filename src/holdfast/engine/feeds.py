@@ -7,24 +7,23 @@ from typing import Protocol
 import numpy as np
 from jax import tree
 
-from holdfast.core.round import Work
+from holdfast.core.round import Slot
 from holdfast.data.clients import Clients, check_finite
-from holdfast.engine.batches import Planner
+from holdfast.engine.batches import BatchPlanner
 from holdfast.trees import Tree
 
 
 class Feed(Protocol):
-    """Work and the examples it names."""
+    """Slots and the examples they name."""
 
     @property
     def apart(self) -> bool:
         """Whether every device has examples of its own."""
 
-    def __call__(self, planner: Planner, t: int, places: np.ndarray, devices: int) -> "Fed":
-        """Of the clients in these places, which lie in equal parts on so many devices."""
-
-
-Fed = tuple[Work, Tree]
+    def __call__(
+        self, planner: BatchPlanner, t: int, clients: np.ndarray, devices: int
+    ) -> tuple[Slot, Tree]:
+        """Of the clients in these slots (-1: none), which lie in equal parts on so many devices."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +33,10 @@ class Resident:
     examples: Tree
     apart: bool = False
 
-    def __call__(self, planner: Planner, t: int, places: np.ndarray, devices: int) -> Fed:
-        return planner.work(t, places), self.examples
+    def __call__(
+        self, planner: BatchPlanner, t: int, clients: np.ndarray, devices: int
+    ) -> tuple[Slot, Tree]:
+        return planner.slots(t, clients), self.examples
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,20 +53,22 @@ class Gathered:
     def _largest_first(self) -> np.ndarray:
         return np.cumsum(np.sort(self.clients.sizes)[::-1])
 
-    def capacity(self, places: int) -> int:
+    def capacity(self, slots: int) -> int:
         """Examples that so many clients have at most, whoever they are: shapes must not vary."""
-        return int(self._largest_first[min(places, len(self.clients)) - 1])
+        return int(self._largest_first[min(slots, len(self.clients)) - 1])
 
-    def __call__(self, planner: Planner, t: int, places: np.ndarray, devices: int) -> Fed:
-        each = len(places) // devices
+    def __call__(
+        self, planner: BatchPlanner, t: int, clients: np.ndarray, devices: int
+    ) -> tuple[Slot, Tree]:
+        each = len(clients) // devices
         room = self.capacity(each)
-        sizes = np.where(places < 0, 0, planner.sizes[places]).reshape(devices, each)
+        sizes = np.where(clients < 0, 0, planner.sizes[clients]).reshape(devices, each)
         begin = np.cumsum(sizes, axis=1) - sizes
         taken = [
             np.concatenate(
                 [self.clients.rows(i) for i in part if i >= 0] or [np.zeros(0, np.int64)]
             )
-            for part in places.reshape(devices, each)
+            for part in clients.reshape(devices, each)
         ]
 
         def gather(a: np.ndarray) -> np.ndarray:
@@ -76,4 +79,4 @@ class Gathered:
 
         examples = tree.map(gather, self.clients.examples)
         check_finite(examples, f"data of round {t + 1}")
-        return planner.work(t, places, begin.reshape(-1)), examples
+        return planner.slots(t, clients, begin.reshape(-1)), examples

@@ -10,30 +10,31 @@ import dataclasses
 import numpy as np
 
 LEAVES = 8
-_SLACK = 0.2  # more places than a half of a cohort needs, where clients differ in size
+# More slots than a half of a cohort needs, where clients differ in size.
+_SLACK = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
-class Way:
-    """How a program visits its cohort.
+class Execution:
+    """How a program goes through its slots.
 
     Args:
         width: clients that a device works on at a time.
-        even: all of them have the same work.
-        apart: every device has examples of its own.
+        uniform: all of them take as many steps.
+        examples_apart: every device has examples of its own.
     """
 
     width: int = 1
-    even: bool = False
-    apart: bool = False
+    uniform: bool = False
+    examples_apart: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout:
-    """Places for a cohort, of a number that does not depend on who is in it.
+class SlotLayout:
+    """Slots for a cohort, of a number that does not depend on who is in it.
 
     Args:
-        slots: places for clients in all.
+        slots: in all.
         uniform: every client has the same work, so that halves are equal.
         devices: a power of two, at most `leaves`.
         leaves: of the tree.
@@ -61,16 +62,16 @@ class Layout:
 
     @property
     def per_device(self) -> int:
-        """Places on each device, in full chunks."""
+        """Slots on each device, in full chunks."""
         return -(-self.capacity(self.devices.bit_length() - 1) // self.width) * self.width
 
     def arrange(self, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """For every place the position of its client among the costs (-1: empty), and its leaf."""
+        """For every slot the position of its client among the costs (-1: empty), and its leaf."""
         groups = [np.argsort(-costs, kind="stable")]
         for level in range(1, self.levels + 1):
             most = self.capacity(level)
             groups = [half for group in groups for half in _halve(group, costs, most)]
-        place = np.full((self.devices, self.per_device), -1)
+        slot = np.full((self.devices, self.per_device), -1)
         leaf = np.zeros((self.devices, self.per_device), np.int32)
         each = self.leaves // self.devices
         for device in range(self.devices):
@@ -80,10 +81,10 @@ class Layout:
             # Who works at the same time should have as much to do. A leaf's own order, and with it
             # the order of its sum, stays: it is by work already.
             sorted_ = np.argsort(-costs[order], kind="stable")
-            place[device, : len(order)] = order[sorted_]
+            slot[device, : len(order)] = order[sorted_]
             leaf[device] = device * each
             leaf[device, : len(order)] = leaves[sorted_]
-        return place.reshape(-1), leaf.reshape(-1)
+        return slot.reshape(-1), leaf.reshape(-1)
 
 
 def _halve(group: np.ndarray, costs: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:

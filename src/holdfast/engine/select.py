@@ -1,15 +1,23 @@
 """Federated select: a client receives, trains and returns only the table rows its data uses.
 
 Its round runs on the small table, of fixed capacity and padded, with row numbers in its data replaced
-by places in that table. The result equals the run with the full table under plain SGD: rows a client
-has no data for stay where they are, or follow what the server itself adds to every step (gradient
-transfer, control variates), which the server then does in the client's stead. Weight decay, clipping,
-SCAFFOLD's option I and rules that remember in a chain with such a one act on the rows sent only.
+by positions in that table. The result equals the run with the full table. Rows that were not sent have
+no gradient, so that they move only by what is known without the client: the linear term that the
+server broadcast, decay and pull. The server moves them in the client's stead.
+
+- Under plain steps they move by the linear term times the sum of step sizes.
+- Under a clip, decay or momentum they move in the plane of two vectors, where they began and the
+  linear term. Their position in that plane is two numbers, which take part in the client's local steps
+  as one more small parameter per table; so a clip by the global norm sees them too, and what the
+  server needs of it is a handful of numbers.
+
+What would change client states of rows that are not sent cannot be known to the server. `check` tries
+a method out on a small problem with and without select, and refuses it where the two differ.
 """
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,19 +26,36 @@ from jax import tree
 
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
-from holdfast.core.round import HasLoss, Reply, Sides, Work
-from holdfast.core.rule import ClientView
+from holdfast.core.keys import Purpose, client_key
+from holdfast.core.local import Local, Steps, solve
+from holdfast.core.round import (
+    ClientState,
+    HasLoss,
+    Reply,
+    RoundInputs,
+    RoundResult,
+    ServerState,
+    ServerWork,
+    Shared,
+    Slot,
+    after_training,
+    before_training,
+    federated_round,
+    local_objective,
+    template,
+)
+from holdfast.core.rule import ClientView, Tilt, per_leaf
 from holdfast.data.clients import Clients
 from holdfast.errors import HoldfastError
 from holdfast.models.model import Model, Table
-from holdfast.trees import Tree, flatten, float_type, paths, scale
+from holdfast.trees import Tree, flatten, paths, scale
 
 Tables = tuple[Table, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class LocalNumbers:
-    """A model on small tables: row numbers in a batch become places among the client's rows."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class SmallTables:
+    """A model on small tables: row numbers in a batch become positions among the client's rows."""
 
     model: HasLoss
     tables: Tables
@@ -38,11 +63,11 @@ class LocalNumbers:
 
     def losses(self, params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
         """One loss per example."""
+        positions: dict[str, jax.Array] = {}
         for table, rows in zip(self.tables, self.rows, strict=True):
             numbers = {field: getattr(batch, field) for field in table.fields}
-            places = {f: jnp.searchsorted(rows, n).astype(n.dtype) for f, n in numbers.items()}
-            batch = batch._replace(**places)
-        return self.model.losses(params, batch, key)
+            positions |= {f: jnp.searchsorted(rows, n).astype(n.dtype) for f, n in numbers.items()}
+        return self.model.losses(params, batch._replace(**positions), key)
 
 
 def _per_table(tables: Tables, change: Callable[..., Any], u: Tree, *others: Tree) -> Tree:
@@ -56,55 +81,188 @@ def _per_table(tables: Tables, change: Callable[..., Any], u: Tree, *others: Tre
     return definition.unflatten(leaves)
 
 
+class _Plane(NamedTuple):
+    """Where rows that were not sent can be: the plane of two orthonormal vectors."""
+
+    along: Any  # the direction of the linear term
+    across: Any  # of where the rows began, as far as that is another direction
+    start: Any  # two coordinates
+    linear: Any  # of the linear term, whose second is 0
+
+
+def _plane(start: Any, linear: Any) -> _Plane:
+    def unit(v: Any) -> tuple[Any, Any]:
+        length = jnp.sqrt(jnp.vdot(v, v))
+        safe = jnp.where(length > 0, length, jnp.ones_like(length))
+        return v / safe, length
+
+    along, size = unit(linear)
+    within = jnp.vdot(along, start)
+    across, rest = unit(start - within * along)
+    return _Plane(along, across, jnp.stack([within, rest]), jnp.stack([size, jnp.zeros_like(size)]))
+
+
 @dataclasses.dataclass(frozen=True)
-class OnOwnRows:
-    """Runs a client's round on its own rows; the reply is in terms of the whole tables."""
+class SelectedRound:
+    """A client's round on its own rows; the reply is in terms of the whole tables."""
 
     tables: Tables
 
-    def __call__(
-        self,
-        visit: Callable[[HasLoss, Tree, Tree, Sides], Reply],
-        algorithm: Algorithm,
-        work: Work,
-        model: HasLoss,
-        x: Tree,
-        msg: Tree,
-        row: Sides,
-    ) -> Reply:
-        rows = work.selected
-        sizes = [leaf.shape[0] for leaf in table_leaves(self.tables, x)]
+    def __call__(self, shared: Shared, mine: Algorithm, state: ClientState, slot: Slot) -> Reply:
+        rows = slot.table_rows
+        sizes = [leaf.shape[0] for leaf in table_leaves(self.tables, shared.x)]
 
         def cut(i: int, leaf: Any) -> Any:
-            return leaf[jnp.minimum(rows[i], sizes[i] - 1)]  # places past the end are never used
+            # What fills the small table up is zero, so that it counts in no norm.
+            taken = leaf[jnp.minimum(rows[i], sizes[i] - 1)]
+            there = (rows[i] < sizes[i]).reshape(-1, *(1,) * (leaf.ndim - 1))
+            return jnp.where(there, taken, jnp.zeros_like(taken))
 
         def spread(i: int, leaf: Any) -> Any:
             nothing = jnp.zeros((sizes[i], *leaf.shape[1:]), leaf.dtype)
             return nothing.at[rows[i]].set(leaf, mode="drop")
 
-        def put_back(i: int, leaf: Any, whole: Any) -> Any:
+        def put(i: int, leaf: Any, whole: Any) -> Any:
             return whole.at[rows[i]].set(leaf, mode="drop")
 
-        small = (_per_table(self.tables, cut, u) for u in (x, msg, row))
-        reply = visit(LocalNumbers(model, self.tables, rows), *small)
-        new_row = _per_table(self.tables, put_back, reply.row, row)
-        coded = _per_table(self.tables, spread, reply.coded)
-        # Rows that were not sent would only have followed what the server itself had added to every
-        # step, so it moves them in the client's stead.
-        rule = hyper.of_client(algorithm, work.client, float_type(x)).rule
-        at = ClientView(x, msg, None, None, work.weight, reply.path)
-        gradient = rule.unsent(at)
-        if gradient is None:
-            heard = _per_table(self.tables, spread, reply.heard)
-            return Reply(coded, heard, new_row, reply.path, reply.sound)
-        delta, upload = coded
-        moved = scale(-reply.path, gradient)
-        delta = _per_table(
-            self.tables, lambda i, d, m: m.at[rows[i]].set(d[rows[i]], mode="drop"), delta, moved
+        def without_sent(i: int, leaf: Any) -> Any:
+            return leaf.at[rows[i]].set(jnp.zeros((), leaf.dtype), mode="drop")
+
+        x, msg, small_state = (
+            _per_table(self.tables, cut, u) for u in (shared.x, shared.msg, state)
         )
+        small = dataclasses.replace(
+            shared, model=SmallTables(shared.model, self.tables, rows), x=x, msg=msg
+        )
+        at, tilt, grad = before_training(small, mine, small_state, slot)
+        # Where a client has no data, its state is the first one, and so is the tilt.
+        gradient_key = client_key(shared.key, slot.client, Purpose.GRADIENT)
+        of_all = local_objective(shared.model, shared.examples, slot, gradient_key)
+        whole_at = at._replace(
+            x=shared.x, msg=shared.msg, mine=state.rule, grad=of_all[1], loss=of_all[0]
+        )
+        whole_tilt = mine.rule.tilt(whole_at)
+        unsent = _Unsent(self.tables, shared, whole_tilt, without_sent)
+        y, path, moved = unsent.solve(grad, x, tilt, slot.steps)
+        key = client_key(shared.key, slot.client, Purpose.WIRE)
+        reply = after_training(mine, small_state, at, tilt, y, path, key)
+        delta, upload = _per_table(self.tables, spread, reply.coded)
+        if moved is not None:
+            delta = _per_table(self.tables, lambda i, d, m: d + m, delta, moved)
+        heard_at = whole_at._replace(path=path).heard_by_server()
+        new_state = _per_table(self.tables, put, reply.state, state)
+        if tree.leaves(state.latest):
+            begun = shared.x if whole_tilt.start is None else whole_tilt.start
+            latest = begun if moved is None else tree.map(jnp.add, begun, moved)
+            latest = _per_table(self.tables, put, y, latest)
+            new_state = new_state._replace(latest=latest)
         return Reply(
-            (delta, upload), rule.hear(delta, upload, at), new_row, reply.path, reply.sound
+            (delta, upload),
+            mine.rule.hear(delta, upload, heard_at),
+            new_state,
+            path,
+            reply.finite,
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Unsent:
+    """The rows of one client's round that were not sent, and how they move."""
+
+    tables: Tables
+    shared: Shared
+    tilt: Tilt  # on whole tables
+    without_sent: Callable[[int, Any], Any]
+
+    def solve(
+        self, grad: Callable[[Any, Tree], Tree], x: Tree, tilt: Tilt, count: Any
+    ) -> tuple[Tree, Any, Tree]:
+        """The client's local steps on its own rows; and the move of all others, None if there is none."""
+        steps = self.shared.steps
+        turned = _turns(steps, tilt)
+        if tilt.linear is None and not _decays(steps, tilt):
+            y, path = solve(steps, grad, x, tilt, count)
+            return y, path, None
+        if not turned:
+            y, path = solve(steps, grad, x, tilt, count)
+            linear = _filled(self.tilt.linear, self.shared.x)
+            return y, path, self._only_tables(scale(-path, linear))
+        return self._turning(grad, x, tilt, count)
+
+    def _only_tables(self, u: Tree) -> Tree:
+        """Zero but for the rows of tables that were not sent."""
+        nothing = tree.map(jnp.zeros_like, u)
+        unsent = _per_table(self.tables, self.without_sent, u)
+        return _per_table(self.tables, lambda i, _, rest: rest, nothing, unsent)
+
+    def _turning(
+        self, grad: Callable[[Any, Tree], Tree], x: Tree, tilt: Tilt, count: Any
+    ) -> tuple[Tree, Any, Tree]:
+        """Rows not sent take part by their coordinates, as one more parameter of each table."""
+        steps = self.shared.steps
+        start = self.shared.x if self.tilt.start is None else self.tilt.start
+        linear = _filled(self.tilt.linear, self.shared.x)
+        where = _table_positions(self.tables, self.shared.x)
+        ends = [
+            (
+                self.without_sent(i, tree.leaves(start)[k]),
+                self.without_sent(i, tree.leaves(linear)[k]),
+            )
+            for i, k in enumerate(where)
+        ]
+        planes = [_plane(*both) for both in ends]
+        points = tuple(plane.start for plane in planes)
+
+        def beside(term: Tree, extra: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+            entries = per_leaf(term, x)
+            return tree.unflatten(tree.structure(x), entries), extra
+
+        def of_tables(term: Tree) -> tuple[Any, ...]:
+            return tuple(per_leaf(term, x)[k] for k in where)
+
+        joint_tilt = Tilt(
+            linear=beside(tilt.linear, tuple(plane.linear for plane in planes)),
+            pull=beside(tilt.pull, of_tables(tilt.pull)),
+            decay=beside(tilt.decay, of_tables(tilt.decay)),
+            weight=tilt.weight,
+            mix=None if tilt.mix is None else (tilt.mix[0], (tilt.mix[1], points)),
+            start=None if tilt.start is None else (tilt.start, points),
+        )
+        momentum = (*steps.momentum, *(steps.momentum[k] for k in where))
+
+        def joint_grad(k: Any, z: tuple[Tree, tuple[Any, ...]]) -> tuple[Tree, tuple[Any, ...]]:
+            return grad(k, z[0]), tuple(jnp.zeros_like(p) for p in z[1])
+
+        joint_steps = dataclasses.replace(steps, momentum=momentum)
+        (y, ends_at), path = solve(joint_steps, joint_grad, (x, points), joint_tilt, count)
+        moved = tree.leaves(tree.map(jnp.zeros_like, self.shared.x))
+        for k, plane, point in zip(where, planes, ends_at, strict=True):
+            a, b = point - plane.start
+            moved[k] = (a * plane.along + b * plane.across).astype(moved[k].dtype)
+        return y, path, tree.unflatten(tree.structure(self.shared.x), moved)
+
+
+def _decays(steps: Steps, tilt: Tilt) -> bool:
+    return steps.weight_decay is not None or tilt.decay is not None
+
+
+def _turns(steps: Steps, tilt: Tilt) -> bool:
+    """Whether rows that were not sent move otherwise than straight along the linear term."""
+    bent = steps.clip is not None or tilt.pull is not None or steps.optimizer is not None
+    return bent or _decays(steps, tilt) or any(m is not None for m in steps.momentum)
+
+
+def _filled(term: Tree, like: Tree) -> Tree:
+    """A linear term with zeros for leaves it leaves out."""
+    entries = zip(per_leaf(term, like), tree.leaves(like), strict=True)
+    filled = [jnp.zeros_like(p) if t is None else t for t, p in entries]
+    return tree.unflatten(tree.structure(like), filled)
+
+
+def _table_positions(tables: Tables, params: Tree) -> list[int]:
+    """Which leaves are the tables."""
+    names = paths(params)
+    return [names.index(table.leaf) for table in tables]
 
 
 def table_leaves(tables: Tables, params: Tree) -> list[Any]:
@@ -119,19 +277,42 @@ def table_leaves(tables: Tables, params: Tree) -> list[Any]:
     return [named[table.leaf] for table in tables]
 
 
-class Selection:
-    """Which rows of which tables each client's data uses."""
+def _refuse_shared_fields(tables: Tables) -> None:
+    """Positions in two small tables are the same only if the two have the same rows."""
+    for i, table in enumerate(tables):
+        for other in tables[:i]:
+            both = set(table.fields) & set(other.fields)
+            same = set(table.fields) == set(other.fields) and table.always == other.always
+            if both and not same:
+                raise HoldfastError(
+                    f"select: the tables `{other.leaf}` and `{table.leaf}` both look rows up by "
+                    f"`{min(both)}`, and by other fields or `always` besides; give both the same."
+                )
 
-    def __init__(self, model: Model, clients: Clients, params: Tree) -> None:
+
+class Selection:
+    """Which rows of which tables each client's data uses.
+
+    `shares_norm` says that a client's clip depends on rows it was not sent.
+    """
+
+    def __init__(
+        self, model: Model, clients: Clients, params: Tree, shares_norm: bool = False
+    ) -> None:
         if not model.tables:
             raise HoldfastError(
                 "select: the model declares no tables; give hf.Model(tables=(hf.Table(...),))."
             )
+        _refuse_shared_fields(model.tables)
         self.tables = model.tables
         self.sizes = [leaf.shape[0] for leaf in table_leaves(model.tables, params)]
         self.used = [self._used(table, clients) for table in model.tables]
         self.capacity = [max(map(len, used)) for used in self.used]
-        self.around = OnOwnRows(self.tables)
+        self.client_round = SelectedRound(self.tables)
+        bits = [8 * leaf.dtype.itemsize for leaf in table_leaves(self.tables, params)]
+        # Down: length of the linear term, and where the rows began in two coordinates. Up: where they end.
+        self.bits_down = 3 * sum(bits) if shares_norm else 0
+        self.bits_up = 2 * sum(bits) if shares_norm else 0
 
     @staticmethod
     def _used(table: Table, clients: Clients) -> list[np.ndarray]:
@@ -144,13 +325,13 @@ class Selection:
 
         return [of(i) for i in range(len(clients))]
 
-    def rows(self, places: np.ndarray) -> tuple[np.ndarray, ...]:
+    def rows(self, clients: np.ndarray) -> tuple[np.ndarray, ...]:
         """For a cohort, one array of row numbers per table, filled up past the last row."""
         out = []
         for used, capacity, size in zip(self.used, self.capacity, self.sizes, strict=True):
-            table = np.full((len(places), capacity), size, np.int32)
-            for slot in np.flatnonzero(places >= 0):
-                i = places[slot]
+            table = np.full((len(clients), capacity), size, np.int32)
+            for slot in np.flatnonzero(clients >= 0):
+                i = clients[slot]
                 table[slot, : len(used[i])] = used[i]
             out.append(table)
         return tuple(out)
@@ -162,3 +343,164 @@ class Selection:
             return jax.ShapeDtypeStruct((len(self.used[i][client]), *leaf.shape[1:]), leaf.dtype)
 
         return _per_table(self.tables, cut, shapes)
+
+
+class _Trial(NamedTuple):
+    """A problem small enough to try a method out on: two clients, who use two and three of five rows."""
+
+    params: Tree
+    tables: Tables
+    examples: Any
+    rows: tuple[np.ndarray, ...]
+
+
+_ROWS = 5
+_USED = ((0, 2, _ROWS), (1, 2, 4))
+
+
+def _numbers(rng: np.random.Generator, shapes: Tree) -> Tree:
+    """Numbers in place of numbers; what is not one (a counter) stays."""
+
+    def one(a: Any) -> Any:
+        if not jnp.issubdtype(a.dtype, jnp.floating):
+            return jnp.asarray(a)
+        return jnp.asarray(rng.uniform(0.1, 1.0, a.shape), a.dtype)
+
+    return tree.map(one, shapes)
+
+
+def _trial(params: Tree, tables: Tables, rng: np.random.Generator) -> _Trial:
+    leaves, definition = flatten(params)
+    where = _table_positions(tables, params)
+    shapes = [
+        jax.ShapeDtypeStruct(
+            (_ROWS, *(2,) * (a.ndim - 1)) if k in where else (2,) * a.ndim, a.dtype
+        )
+        for k, a in enumerate(leaves)
+    ]
+    fields = sorted({f for table in tables for f in table.fields})
+    looked_up = np.array([0, 2, 1, 4, 2], np.int32)
+    kind: Any = NamedTuple("Looked", [(f, Any) for f in fields])  # type: ignore[misc]
+    return _Trial(
+        _numbers(rng, definition.unflatten(shapes)),
+        tables,
+        kind(*(looked_up for _ in fields)),
+        tuple(np.array(_USED, np.int32) for _ in tables),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _TrialModel:
+    """Distance of the rows looked up, and of all else, to a number."""
+
+    tables: Tables
+
+    def losses(self, params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
+        named = dict(zip(paths(params), tree.leaves(params), strict=True))
+        count = len(tree.leaves(batch)[0])
+        total = jnp.zeros(count, jnp.result_type(*named.values()))
+        for table in self.tables:
+            leaf = named.pop(table.leaf)
+            for field in table.fields:
+                away = (leaf[getattr(batch, field)] - 0.3) ** 2
+                total = total + jnp.sum(away.reshape(count, -1), axis=1).astype(total.dtype)
+        rest = sum((jnp.sum((p - 0.1) ** 2) for p in named.values()), jnp.zeros((), total.dtype))
+        return total + rest.astype(total.dtype)
+
+
+def _trial_server_loss(
+    model: HasLoss, params: Tree, examples: Tree, rows: Any, key: jax.Array
+) -> jax.Array:
+    return sum(jnp.sum((p - 0.2) ** 2) for p in tree.leaves(params))  # type: ignore[return-value]
+
+
+def check(
+    algorithm: Algorithm, params: Tree, local: Local, server: Local | None, tables: Tables
+) -> bool:
+    """Refuse a method whose round on small tables is not the round on whole ones.
+
+    Tried out with first client states and any state of the server: if these stay as they were for
+    rows that are not sent, and the model moves alike, so it does in every round. Returns whether a
+    client's clip depends on rows it was not sent.
+    """
+    table_leaves(tables, params)
+    rng = np.random.default_rng(0)
+    trial = _trial(params, tables, rng)
+    begun = template(algorithm, trial.params)
+    # The run has gone on since clients' states began.
+    x = _numbers(rng, trial.params)
+    first = tree.map(lambda a: jnp.where(jnp.isfinite(a), a, jnp.ones_like(a)), begun.client)
+    steps = _of_trial(local.at(0, trial.params))
+    slots = Slot(
+        client=np.zeros(2, np.int32),
+        weight=np.ones(2),
+        steps=np.full(2, 2, np.int32),
+        batches=np.array([[[0, 1], [1, 0]], [[2, 3], [3, 4]]], np.int32),
+        pages=np.array([[[0, 1], [-1, -1]], [[2, 3], [4, -1]]], np.int32),
+        page_count=np.array([1, 2], np.int32),
+        delta_weight=np.ones(2),
+        heard_weight=np.ones(2),
+        table_rows=trial.rows,
+    )
+    inputs = RoundInputs(
+        model=_TrialModel(tables),
+        algorithm=algorithm,
+        steps=steps,
+        x=x,
+        server=ServerState(_numbers(rng, begun.server.rule), begun.server.wire),
+        client_states=tree.map(lambda a: jnp.stack([a, a]), first),
+        slots=slots,
+        examples=tree.map(jnp.asarray, trial.examples),
+        population=2.0,
+        key=jax.random.key(0),
+        server_work=None
+        if server is None
+        else ServerWork(_of_trial(server.at(0, trial.params)), np.int32(2), (), None, None, 1.0),
+        server_loss=None if server is None else _trial_server_loss,
+    )
+    small = dataclasses.replace(inputs, client_round=SelectedRound(tables))
+    whole, selected = (_tried(given) for given in (inputs, small))
+    _refuse_difference(algorithm, x, whole, selected)
+    shown = ClientView(x, tree.map(_ones, begun.broadcast[1]), first.rule, _zero, 1.0, loss=_zero)
+    tilt = hyper.of_client(algorithm, 0, float).rule.tilt(shown)
+    return steps.clip is not None and not (tilt.linear is None and not _decays(steps, tilt))
+
+
+_tried = jax.jit(federated_round, compiler_options={"xla_backend_optimization_level": 0})
+
+
+def _ones(shape: Any) -> Any:
+    return jnp.ones(shape.shape, shape.dtype)
+
+
+def _zero(z: Tree) -> Tree:
+    return tree.map(jnp.zeros_like, z)
+
+
+def _of_trial(steps: Steps) -> Steps:
+    """Steps that move something, and a clip that is one."""
+    clip = None if steps.clip is None else 0.5
+    return dataclasses.replace(steps, learning_rate=0.05, clip=clip)
+
+
+def _refuse_difference(
+    algorithm: Algorithm, x: Tree, whole: RoundResult, selected: RoundResult
+) -> None:
+    def apart(a: Tree, b: Tree) -> float:
+        pairs = zip(tree.leaves(a), tree.leaves(b), strict=True)
+        gaps = [float(np.max(np.abs(np.asarray(p) - np.asarray(q)), initial=0)) for p, q in pairs]
+        return max(gaps, default=0.0)
+
+    moved = apart(whole.x, x)
+    why = None
+    if not (bool(np.all(whole.accepted)) and bool(np.all(selected.accepted))):
+        why = "it does not give finite numbers where that is tried out"
+    elif not apart(whole.client_states, selected.client_states) < 1e-4:
+        why = "it changes what a client remembers of table rows that are not sent to it"
+    elif not apart((whole.x, whole.server), (selected.x, selected.server)) < 1e-4 * (1 + moved):
+        why = "rows that are not sent would move in a way that the server cannot work out"
+    if why is not None:
+        raise HoldfastError(
+            f"select: {algorithm.name} with this local training would be another method, since {why}; "
+            f"leave out select, or the rule, optimiser or setting that does it.",
+        )

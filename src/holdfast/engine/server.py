@@ -9,16 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree
 
+from holdfast.core.keys import Purpose
 from holdfast.core.local import Local
-from holdfast.core.round import HasLoss, take_batch
+from holdfast.core.round import HasLoss, ServerWork, take_batch
 from holdfast.data.clients import Clients, check_finite, count
+from holdfast.engine.batches import BatchPlanner
 from holdfast.errors import HoldfastError, explain_constructor
 from holdfast.models.model import Model, takes_key
 from holdfast.trees import Tree
 
 
 @dataclasses.dataclass(frozen=True)
-class OwnLoss:
+class Objective:
     """The server's objective: a function of the parameters alone, or a mean over its examples."""
 
     loss: Callable[..., jax.Array] | None  # None: the model's own
@@ -83,9 +85,9 @@ class Server:
         return callable(self.source)
 
     @property
-    def objective(self) -> OwnLoss:
+    def objective(self) -> Objective:
         """What it minimises."""
-        return OwnLoss(self.source, True) if self.alone else OwnLoss(self.loss, False)
+        return Objective(self.source, True) if self.alone else Objective(self.loss, False)
 
     @property
     def size(self) -> int:
@@ -111,3 +113,45 @@ class Server:
             raise HoldfastError(
                 f"Server: the loss has shape {value.shape}; return one number for the parameters."
             )
+
+
+class ServerPlanner:
+    """The server's own data on the device, and its work round by round."""
+
+    def __init__(self, server: Server, seed: int, mean_size: float) -> None:
+        self.server = server
+        self._weight = server.size / mean_size
+        self.examples: Any = ()
+        if server.alone:
+            return
+        self.examples = tree.map(jnp.asarray, server.source)
+        one_step = Local(
+            learning_rate=1.0,
+            steps=1,
+            batch_size=server.gradient_batch_size or server.local.batch_size,
+            shuffle=server.local.shuffle,
+        )
+        data = server.as_clients()
+        self._steps = BatchPlanner(data, server.local, seed, Purpose.SERVER_ORDER)
+        self._gradient = BatchPlanner(data, one_step, seed, Purpose.SERVER_GRADIENT)
+
+    def gradient_rows(self, t: int) -> np.ndarray:
+        """The one batch of round `t` that the server's gradient is taken on."""
+        return self._gradient.slots(t, np.zeros(1, np.int64)).batches[0, 0]
+
+    def work(self, t: int, params: Tree) -> ServerWork:
+        """What the server does in round `t`."""
+        batches = gradient_rows = None
+        steps = self.server.local.steps or 1
+        if not self.server.alone:
+            batches = self._steps.slots(t, np.zeros(1, np.int64)).batches[0]
+            gradient_rows = self.gradient_rows(t)
+            steps = len(batches)
+        return ServerWork(
+            steps=self.server.local.at(t, params),
+            count=np.int32(steps),
+            examples=self.examples,
+            batches=batches,
+            gradient_rows=gradient_rows,
+            weight=self._weight,
+        )

@@ -3,25 +3,24 @@
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 from jax import tree
 
 from holdfast import processes
-from holdfast.client_states.states import Rows
+from holdfast.client_states.states import ClientStates
 from holdfast.client_states.storage import Storage
-from holdfast.cohorts import Cohort
-from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.local import Local
 from holdfast.data.clients import Clients
-from holdfast.engine.compiled import DebugEngine, Engine
-from holdfast.engine.experiment import Experiment
+from holdfast.engine.experiment import Experiment, Settings, described
 from holdfast.engine.server import Server
+from holdfast.engine.simulation import Simulation
 from holdfast.errors import HoldfastError, explain_arguments
-from holdfast.evaluate.evaluators import Evaluator, deployed_model
+from holdfast.evaluate.protocol import EvaluationView
 from holdfast.models.model import Model
 from holdfast.record.checkpoint import Checkpoint
 from holdfast.record.history import History
@@ -30,27 +29,20 @@ from holdfast.record.state import RunState
 from holdfast.trees import Tree
 
 
-@explain_arguments
 def rounds(
-    algorithm: Algorithm,
-    model: Model,
-    clients: Clients,
-    local: Local,
+    algorithm: Algorithm | Experiment,
+    model: Model | None = None,
+    clients: Clients | None = None,
+    local: Local | None = None,
     *,
-    cohort: Cohort | None = None,
-    evaluate: Evaluator | Sequence[Evaluator] | None = None,
-    seed: int = 0,
-    params: Tree = None,
     start: RunState | None = None,
-    engine: Engine | DebugEngine | None = None,
-    server: Server | None = None,
-    select: bool = False,
-    storage: Storage | None = None,
+    **settings: Unpack[Settings],
 ) -> Generator[RunState, RunState | None, None]:
     """Rounds without end: yields the complete state after each one.
 
     Stop when you like, look at the state, change a copy of it, and go on: from anywhere with
-    `start=state`, or in the same loop with `generator.send(state)`.
+    `start=state`, or in the same loop with `generator.send(state)`. Arguments are those of
+    `hf.Experiment`, or one.
 
     Example:
         >>> import holdfast as hf
@@ -64,28 +56,16 @@ def rounds(
         >>> state.round, len(state.history)
         (2, 2)
     """
-    experiment = Experiment(
-        algorithm,
-        model,
-        clients,
-        local,
-        cohort,
-        evaluate,
-        seed,
-        params,
-        engine,
-        server,
-        select,
-        storage,
-    )
-    return _advance_for_ever(experiment, experiment.go_on_from(start))
+    given = described("rounds", algorithm, model, clients, local, settings, ("start",))
+    simulation = Simulation(given)
+    return _advance_for_ever(simulation, simulation.go_on_from(start))
 
 
 def _advance_for_ever(
-    experiment: Experiment, state: RunState
+    simulation: Simulation, state: RunState
 ) -> Generator[RunState, RunState | None, None]:
     while True:
-        state = experiment.advance(state)
+        state = simulation.advance(state)
         state = (yield state) or state
 
 
@@ -93,15 +73,20 @@ def _advance_for_ever(
 class Run:
     """The result of `simulate`."""
 
-    experiment: Experiment
+    simulation: Simulation
     state: RunState
 
     def __repr__(self) -> str:
         return f"Run({self.experiment.algorithm.name}, {self.state})"
 
     @property
+    def experiment(self) -> Experiment:
+        """What was run."""
+        return self.simulation.experiment
+
+    @property
     def history(self) -> History:
-        """One row per round: what was evaluated, bytes, clients, left out, seconds."""
+        """One record per round: what was evaluated, bytes, clients, left out, seconds."""
         return self.state.history
 
     @property
@@ -115,97 +100,84 @@ class Run:
         return self.state.ledger
 
     @property
-    def rows(self) -> Rows:
+    def client_states(self) -> ClientStates:
         """What each client remembers."""
-        return self.state.rows
+        return self.state.client_states
+
+    @property
+    def rows(self) -> ClientStates:
+        """The former name of `client_states`."""
+        return self.state.client_states
+
+    @property
+    def view(self) -> EvaluationView:
+        """What evaluators look at, after the last round."""
+        return self.simulation.view(self.state)
 
     def personal(self, client: int) -> Tree:
         """The model one client would use."""
-        algorithm = hyper.at_round(self.experiment.algorithm, self.state.round)
-        row = self.experiment.row(self.state, client).rule
-        return deployed_model(algorithm, self.params, self.state.server.rule, row, client)
+        return self.simulation.personal(self.state, client)
 
     def adapted(self, client: int, local: Local) -> Tree:
         """The model one client would use after local steps of its own, as meta-learning does."""
-        return self.experiment.adapted(self.personal(client), client, local)
+        return self.simulation.adapted(self.personal(client), client, local)
 
     def personal_all(self) -> Tree:
         """Every client's own model, along a leading axis; of one without data, the server's."""
-        sizes = self.experiment.clients.sizes
+        sizes = self.simulation.setup.clients.sizes
         models = [self.personal(i) if n else self.params for i, n in enumerate(sizes)]
         return tree.map(lambda *leaves: np.stack(leaves), *models)
 
 
-@explain_arguments
 def simulate(
-    algorithm: Algorithm,
-    model: Model,
-    clients: Clients,
-    local: Local,
-    rounds: int,
+    algorithm: Algorithm | Experiment,
+    model: Model | None = None,
+    clients: Clients | None = None,
+    local: Local | None = None,
+    rounds: int | None = None,
     *,
-    cohort: Cohort | None = None,
-    evaluate: Evaluator | Sequence[Evaluator] | None = None,
-    seed: int = 0,
-    params: Tree = None,
     start: RunState | None = None,
     checkpoint: Checkpoint | str | Path | None = None,
-    engine: Engine | DebugEngine | None = None,
-    server: Server | None = None,
-    select: bool = False,
-    storage: Storage | None = None,
     progress: bool | None = None,
     on_round: Callable[[RunState], None] | None = None,
+    **settings: Unpack[Settings],
 ) -> Run:
     """Run a federated method on one machine, up to and with round `rounds`.
 
-    The same arguments give the same bits. See `hf.rounds` for the state after every round.
+    The same arguments give the same bits. Takes an `hf.Experiment`, or the arguments of one. See
+    `hf.rounds` for the state after every round.
 
     Args:
-        algorithm: the method, from `hf.algorithms` or your own `hf.Algorithm(rule)`.
+        algorithm: the method, from `hf.algorithms` or your own `hf.Algorithm(rule)`; or an
+            `hf.Experiment`, and then none of the other things that it describes.
         model: `hf.models`, or your own `hf.Model(init, loss)`.
         clients: the population, from `hf.data.partition` or `hf.data.Clients`.
         local: what a client does in a round.
         rounds: number of rounds, those of a resumed run included.
-        cohort: who takes part, from `hf.cohorts`; everyone unless given.
-        evaluate: one or several of `hf.evaluate`.
-        seed: all randomness is a function of it.
-        params: initial parameters; the model's own unless given.
         start: a state to go on from.
         checkpoint: a folder (or `hf.Checkpoint`) to save to, and to go on from if it holds this run.
-        engine: `hf.Engine()` unless given; `hf.DebugEngine()` says where an exception happened.
-        server: the server's own data or loss, for methods in which it learns too.
-        select: clients receive, train and return only the rows of the model's tables their data uses.
-        storage: how much memory rows and examples may take, and where they go beyond it.
         progress: a progress bar; unless given, only where someone is looking.
         on_round: called with the state after every round.
+        settings: `cohort`, `evaluate`, `seed`, `params`, `engine`, `server`, `select` and `storage`
+            of `hf.Experiment`.
     """
+    own = ("rounds", "start", "checkpoint", "progress", "on_round")
+    given = described("simulate", algorithm, model, clients, local, settings, own)
     if not isinstance(rounds, int | np.integer) or rounds < 0:
         raise HoldfastError(f"simulate: rounds={rounds!r}; give a whole number of at least 0.")
     store = Checkpoint(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
-    storage = storage or Storage()
-    experiment = Experiment(
-        algorithm,
-        model,
-        clients,
-        local,
-        cohort,
-        evaluate,
-        seed,
-        params,
-        engine,
-        server,
-        select,
-        storage.beside(Path(store.folder)) if store else storage,
-    )
-    state = experiment.go_on_from(start)
-    identity = experiment.identity() if store else {}
+    if store is not None:
+        storage = (given.storage or Storage()).beside(Path(store.folder))
+        given = dataclasses.replace(given, storage=storage)
+    simulation = Simulation(given)
+    state = simulation.go_on_from(start)
+    identity = simulation.setup.identity() if store else {}
     if store and start is None:
         state = store.load(state, identity) or state
     saved = state.round
     try:
-        with _bar(algorithm.name, rounds, progress) as show:
-            stream = _advance_for_ever(experiment, state)
+        with _bar(given.algorithm.name, rounds, progress) as show:
+            stream = _advance_for_ever(simulation, state)
             while state.round < rounds:
                 state = next(stream)
                 if store and (state.round % store.every == 0 or state.round == rounds):
@@ -228,7 +200,7 @@ def simulate(
         raise processes.LostProcessError(
             f"round {state.round + 1}: another of the {processes.count()} processes is gone; {kept}."
         ) from None
-    return Run(experiment, state)
+    return Run(simulation, state)
 
 
 @explain_arguments

@@ -1,63 +1,22 @@
-"""What to measure during training, on which model, and how often."""
+"""Evaluators: the server's model, the average of clients' models, every client's own."""
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import tree
 
-from holdfast.core import hyper
-from holdfast.core.algorithm import Algorithm
 from holdfast.core.local import Local
-from holdfast.core.round import pretended_server
-from holdfast.core.rule import ClientView
 from holdfast.data.clients import Clients, check_finite, count
 from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.evaluate.protocol import EvaluationView
 from holdfast.models.model import Model
-from holdfast.record.state import RunState
-from holdfast.trees import Tree, describe_shapes, float_type, zeros
-
-if TYPE_CHECKING:
-    from holdfast.engine.experiment import Experiment
-
-__all__ = ["Evaluator", "client_average", "on", "personal"]
+from holdfast.trees import Tree, describe_shapes
 
 _LARGEST_BATCH = 2048
-
-
-class Scene(NamedTuple):
-    """What an evaluator may look at after a round."""
-
-    model: Model
-    algorithm: Algorithm
-    state: RunState
-    weights: np.ndarray  # n_i / mean(n) of each client, 0 for clients without data
-    experiment: "Experiment"
-
-    def last_model(self, client: int) -> Tree:
-        """The model this client trained last; there if an evaluator asked for it."""
-        return self.state.rows[client].rule[-1]
-
-
-class Evaluator(Protocol):
-    """Measures something after a round; write your own with these."""
-
-    @property
-    def every(self) -> int:
-        """Rounds between measurements."""
-
-    @property
-    def keeps_last_models(self) -> bool:
-        """Whether clients must remember the model they trained last."""
-
-    def check(self, model: Model, params: Tree, clients: int) -> None:
-        """Refuse data the model cannot take, before the run."""
-
-    def __call__(self, scene: Scene) -> dict[str, float]:
-        """Names and values for the history."""
 
 
 def measure(model: Model, params: Tree, examples: Tree) -> dict[str, float]:
@@ -85,19 +44,6 @@ def _masked_sums(model: Model, params: Tree, batch: Tree, keep: jax.Array) -> di
 
 
 _sums = jax.jit(_masked_sums, static_argnums=0)
-
-
-def deployed_model(
-    algorithm: Algorithm, x: Tree, server_state: Tree, row: Tree, client: Any
-) -> Tree:
-    """The model one client would use: the server's, unless the rule makes it personal."""
-    dtype = float_type(x)
-    me = hyper.of_client(algorithm, client, dtype)
-    msg, _ = algorithm.rule.send(pretended_server(x, server_state))
-    return me.rule.tilt(ClientView(x, msg, row, zeros, jnp.ones((), dtype))).deployed(x)
-
-
-_deployed = jax.jit(deployed_model)
 
 
 def _check_examples(examples: Tree, model: Model, params: Tree) -> None:
@@ -134,8 +80,8 @@ class ServerModel:
     def check(self, model: Model, params: Tree, clients: int) -> None:
         _check_examples(self.examples, model, params)
 
-    def __call__(self, scene: Scene) -> dict[str, float]:
-        return _named(self.name, measure(scene.model, scene.state.params, self.examples))
+    def __call__(self, view: EvaluationView) -> dict[str, float]:
+        return _named(self.name, measure(view.model, view.state.params, self.examples))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,22 +96,21 @@ class ClientAverage:
     def check(self, model: Model, params: Tree, clients: int) -> None:
         _check_examples(self.examples, model, params)
 
-    def __call__(self, scene: Scene) -> dict[str, float]:
-        found = measure(scene.model, average_of_clients(scene), self.examples)
+    def __call__(self, view: EvaluationView) -> dict[str, float]:
+        found = measure(view.model, average_of_clients(view), self.examples)
         return _named(self.name, {f"average_{name}": value for name, value in found.items()})
 
 
-def average_of_clients(scene: Scene) -> Tree:
+def average_of_clients(view: EvaluationView) -> Tree:
     """Mean of all clients' latest models, weighted as the algorithm weights deltas."""
-    by_examples = scene.algorithm.weighting == "examples"
-    weights = scene.weights if by_examples else (scene.weights > 0).astype(float)
-    weights = weights / weights.sum()
-    seen = sorted(scene.state.rows.touched)
+    states = view.state.client_states
+    weights = view.weights / view.weights.sum()
+    seen = sorted(states.touched)
     unseen = 1.0 - weights[seen].sum()
-    first = scene.state.rows.first.rule[-1]
+    first = states.first.latest
     total = tree.map(lambda a: unseen * np.asarray(a, np.float64), first)
     for i in seen:
-        total = tree.map(lambda s, a, w=weights[i]: s + w * a, total, scene.last_model(i))
+        total = tree.map(lambda s, a, w=weights[i]: s + w * a, total, view.latest(i))
     return tree.map(lambda s, a: s.astype(a.dtype), total, first)
 
 
@@ -193,8 +138,8 @@ class Personal:
             )
         _check_examples(self.examples.examples if own else self.examples, model, params)
 
-    def __call__(self, scene: Scene) -> dict[str, float]:
-        found = list(self.each(scene).values())
+    def __call__(self, view: EvaluationView) -> dict[str, float]:
+        found = list(self.each(view).values())
         out = {}
         for name in found[0]:
             values = np.sort([f[name] for f in found])
@@ -203,36 +148,31 @@ class Personal:
             out[f"personal_{name}_worst_tenth"] = float(worst[: -(-len(values) // 10)].mean())
         return _named(self.name, out)
 
-    def each(self, scene: Scene, most: int | None = None) -> dict[int, dict[str, float]]:
+    def each(self, view: EvaluationView, most: int | None = None) -> dict[int, dict[str, float]]:
         """What is measured of each client that has test data; of `most` of them, spread evenly."""
         own = isinstance(self.examples, Clients)
-        everyone = np.arange(len(scene.state.rows))
+        everyone = np.arange(len(view.state.client_states))
         ids = np.flatnonzero(self.examples.sizes) if own else everyone
         if most is not None and len(ids) > most:
             ids = ids[np.linspace(0, len(ids) - 1, most).astype(int)]
         return {
             i: measure(
-                scene.model, self._params(scene, i), self.examples[i] if own else self.examples
+                view.model, self._params(view, i), self.examples[i] if own else self.examples
             )
             for i in map(int, ids)
         }
 
-    def _params(self, scene: Scene, client: int) -> Tree:
+    def _params(self, view: EvaluationView, client: int) -> Tree:
         # After pooling, everybody shares one client's model.
-        who = client if len(scene.state.rows) > 1 else 0
+        who = client if len(view.state.client_states) > 1 else 0
         if self.latest:
-            params = scene.last_model(who)
-        elif scene.weights[who] == 0:  # no data, so nothing of its own
-            params = scene.state.params
+            params = view.latest(who)
+        # Without data there is nothing of its own.
+        elif view.weights[who] == 0:
+            params = view.state.params
         else:
-            params = _deployed(
-                scene.algorithm,
-                scene.state.params,
-                scene.state.server.rule,
-                scene.experiment.row(scene.state, who).rule,
-                who,
-            )
-        return params if self.adapt is None else scene.experiment.adapted(params, who, self.adapt)
+            params = view.personal(who)
+        return params if self.adapt is None else view.adapted(params, who, self.adapt)
 
 
 def _named(name: str, found: dict[str, float]) -> dict[str, float]:

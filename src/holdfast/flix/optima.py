@@ -10,6 +10,7 @@ from holdfast.core.hyper import PerClient
 from holdfast.core.local import Local
 from holdfast.data.clients import Clients
 from holdfast.engine.experiment import Experiment
+from holdfast.engine.simulation import Simulation
 from holdfast.errors import explain_arguments
 from holdfast.models.model import Model
 from holdfast.rules import Flix
@@ -66,12 +67,13 @@ def local_optima(
         True
     """
     algorithm = Algorithm(Flix(1.0, optimum), name="local_optima")
-    experiment = Experiment(algorithm, model, clients, Local(1.0), seed=seed, params=params)
-    start = experiment.begin()
+    given = Experiment(algorithm, model, clients, Local(1.0), seed=seed, params=params)
+    simulation = Simulation(given)
+    start = simulation.begin().client_states
     sizes = clients.sizes
-    rows = [
-        experiment.row(start, i).rule if sizes[i] else start.rows.first.rule
+    states = [
+        simulation.preparer.state_of(start, i).rule if sizes[i] else start.first.rule
         for i in range(len(clients))
     ]
-    found = tree.map(lambda *leaves: np.stack(leaves), *rows)
+    found = tree.map(lambda *leaves: np.stack(leaves), *states)
     return Optima(found.x, np.asarray(found.gradient_norm))

@@ -17,7 +17,7 @@ from jax import tree
 from holdfast import processes
 from holdfast.client_states.disk import FOLDER, DiskStore
 from holdfast.client_states.shared import SharedStore
-from holdfast.client_states.states import Rows
+from holdfast.client_states.states import ClientStates
 from holdfast.errors import HoldfastError, HoldfastWarning, explain_constructor
 from holdfast.record.history import History
 from holdfast.record.identity import first_difference
@@ -72,7 +72,7 @@ class Checkpoint:
         """Write a state; a kill at any moment leaves the previous saves as they were."""
         folder = Path(self.folder)
         folder.mkdir(parents=True, exist_ok=True)
-        store = _own(state.rows)
+        store = _own(state.client_states)
         touched: list[int] = []
         rows: Any = ()
         database = None
@@ -85,8 +85,8 @@ class Checkpoint:
                 "processes": processes.count(),
             }
         else:
-            touched = list(state.rows.touched)
-            rows = state.rows.read(np.array(touched, np.int64)) if touched else ()
+            touched = list(state.client_states.touched)
+            rows = state.client_states.read(np.array(touched, np.int64)) if touched else ()
         processes.wait_for_all("rows are saved")
         path = folder / f"round-{state.round:08d}{_SUFFIX}"
         if processes.is_first():
@@ -141,7 +141,7 @@ class Checkpoint:
                     stacklevel=2,
                 )
             state = _restore(content, fresh, identity, path)
-            self._keep_databases(_own(state.rows))
+            self._keep_databases(_own(state.client_states))
             return state
         if damaged:
             raise HoldfastError(
@@ -151,7 +151,7 @@ class Checkpoint:
         return None
 
 
-def _own(rows: Rows) -> Any:
+def _own(rows: ClientStates) -> Any:
     """Where this process keeps its rows."""
     return rows.store.mine if isinstance(rows.store, SharedStore) else rows.store
 
@@ -199,9 +199,9 @@ def _restore(content: bytes, fresh: RunState, identity: dict[str, str], path: Pa
     about: dict[str, Any] = json.loads(content[8 : 8 + length])["__metadata__"]
     _refuse_another(path, about, identity)
     touched = json.loads(about["touched"])
-    like = (fresh.params, fresh.server, fresh.rows.first if touched else ())
+    like = (fresh.params, fresh.server, fresh.client_states.first if touched else ())
     params, server, stacked = from_bytes(content, like)
-    rows = fresh.rows
+    rows = fresh.client_states
     database = json.loads(about.get("database", "null"))
     if database is not None:
         rows = _open_rows(path, database, rows)
@@ -212,13 +212,13 @@ def _restore(content: bytes, fresh: RunState, identity: dict[str, str], path: Pa
         round=int(about["round"]),
         params=params,
         server=server,
-        rows=rows,
+        client_states=rows,
         ledger=Ledger(fresh.ledger.model_bytes, entries),
         history=History(json.loads(about["history"])),
     )
 
 
-def _open_rows(path: Path, database: dict[str, Any], like: Rows) -> Rows:
+def _open_rows(path: Path, database: dict[str, Any], like: ClientStates) -> ClientStates:
     """Rows on disk, as they were when the state was saved."""
     if database["processes"] != processes.count():
         raise HoldfastError(
@@ -229,12 +229,12 @@ def _open_rows(path: Path, database: dict[str, Any], like: Rows) -> Rows:
     mine = DiskStore(like.first, len(like), folder)
     mine.open_at(database["version"])
     if processes.count() == 1:
-        return Rows(like.first, len(like), like.storage, mine)
+        return ClientStates(like.first, len(like), like.storage, mine)
     shared = SharedStore(mine, like.first, len(like))
     seen = np.zeros(len(like), np.uint8)
     seen[mine.ids()] = 1
     shared.note(np.flatnonzero(processes.gathered(seen).any(axis=0)))
-    return Rows(like.first, len(like), like.storage, shared)
+    return ClientStates(like.first, len(like), like.storage, shared)
 
 
 def _untuple(value: Any) -> Any:

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from holdfast.client_states.states import Rows
-from holdfast.core.round import Sides
+from holdfast.client_states.states import ClientStates
+from holdfast.core.round import ServerState
 from holdfast.record.history import History
 from holdfast.record.ledger import Ledger
 from holdfast.trees import Tree
@@ -15,10 +15,15 @@ class RunState:
 
     round: int  # rounds done
     params: Tree
-    server: Sides
-    rows: Rows
+    server: ServerState
+    client_states: ClientStates
     ledger: Ledger
     history: History
 
     def __repr__(self) -> str:
-        return f"RunState(round {self.round}, {self.rows}, {self.ledger})"
+        return f"RunState(round {self.round}, {self.client_states}, {self.ledger})"
+
+    @property
+    def rows(self) -> ClientStates:
+        """The former name of `client_states`."""
+        return self.client_states

@@ -56,9 +56,6 @@ class ControlVariate(Rule):
         change = tree.map(lambda c, d: (-c - d / at.path).astype(c.dtype), at.msg, delta)
         return change if self.damping is None else scale(self.damping, change)
 
-    def unsent(self, at: ClientView) -> Tree:
-        return at.msg  # where the gradient is zero, c_i is too
-
     def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
         return add(at.mine, heard)
 

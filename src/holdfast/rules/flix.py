@@ -1,13 +1,14 @@
 """FLIX: every client deploys an explicit mixture of its own optimum and a global model."""
 
+import dataclasses
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from holdfast.core import hyper
-from holdfast.core.combinators import Around
-from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt
+from holdfast.core.combinators import Wrapper
+from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt, Traits
 from holdfast.errors import HoldfastError
 from holdfast.solvers import LBFGS, Optimum, Solver
 from holdfast.trees import Tree, float_type, scale, sub
@@ -51,8 +52,14 @@ class Flix(Rule):
             if not ((values >= 0) & (values <= 1)).all():
                 raise HoldfastError(f"Flix: alpha={given}; give numbers in [0, 1].")
 
-    def quiet(self, clients: int) -> np.ndarray:
-        return hyper.values(self.alpha, clients) == 0
+    @property
+    def traits(self) -> Traits:
+        """With alpha = 0 nothing travels; an optimum may be unfinished."""
+        return dataclasses.replace(
+            super().traits,
+            quiet=lambda clients: hyper.values(self.alpha, clients) == 0,
+            doubt=self.optimum.doubt,
+        )
 
     def init(self, params: Tree) -> State:
         unknown = jnp.full((), jnp.inf, float_type(params))
@@ -61,14 +68,11 @@ class Flix(Rule):
     def prepare(self, at: ClientView) -> Tree:
         return self.optimum.minimise(at.loss, at.grad, at.mine.x)
 
-    def doubt(self, row: Tree) -> str | None:
-        return self.optimum.doubt(row)
-
     def tilt(self, at: ClientView) -> Tilt:
         return Tilt(mix=(self.alpha, at.mine.x))
 
 
-class OneShot(Around):
+class OneShot(Wrapper):
     r"""FLIX in a single round: the mean of the local optima, weighted by smoothness.
 
     $$ x_{\text{avg}} = \sum_i w_i x_i, \quad w_i = \frac{\alpha_i^2 L_i}{\sum_j \alpha_j^2 L_j} $$
@@ -91,8 +95,12 @@ class OneShot(Around):
     Reference: Gasanov et al., "FLIX", AISTATS 2022, theorem 1.
     """
 
-    rewrites_delta = True
     smoothness: Any
+
+    @property
+    def traits(self) -> Traits:
+        """It sends an optimum in place of delta."""
+        return dataclasses.replace(self.inner.traits, rewrites_delta=True)
 
     def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:
         alpha, optimum = self.inner.tilt(at).mix or (1.0, at.x)

@@ -80,9 +80,6 @@ class OneWayTransfer(Rule):
     def tilt(self, at: ClientView) -> Tilt:
         return Tilt(linear=at.msg, weight=self.federated)
 
-    def unsent(self, at: ClientView) -> Tree:
-        return at.msg
-
 
 class TwoWayTransfer(Rule):
     r"""Parallel training in which each side also adds the other's mean gradient of the last round.
@@ -124,9 +121,6 @@ class TwoWayTransfer(Rule):
 
     def tilt(self, at: ClientView) -> Tilt:
         return Tilt(linear=at.msg, weight=self.federated)
-
-    def unsent(self, at: ClientView) -> Tree:
-        return at.msg
 
     def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
         return delta, at.path

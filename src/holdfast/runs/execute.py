@@ -173,7 +173,7 @@ def _run(
 
 def _clients(plan: Plan, run: Run) -> dict[str, Any]:
     """Every client's own model on test examples like its own."""
-    found = evaluate.personal(plan.tests).each(run.experiment.scene(run.state), _MOST_CLIENTS_SHOWN)
+    found = evaluate.personal(plan.tests).each(run.view, _MOST_CLIENTS_SHOWN)
     names = list(next(iter(found.values()), {}))
     return {
         "client": list(found),

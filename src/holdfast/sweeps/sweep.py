@@ -15,9 +15,10 @@ from holdfast.cohorts import Cohort
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.local import Local
 from holdfast.data.clients import Clients
-from holdfast.engine.compiled import DebugEngine, Engine
 from holdfast.engine.experiment import Experiment
+from holdfast.engine.protocol import Engine
 from holdfast.engine.server import Server
+from holdfast.engine.setup import checked
 from holdfast.engine.simulate import simulate
 from holdfast.errors import HoldfastError, RoundFailedError, did_you_mean, explain_arguments
 from holdfast.evaluate import Evaluator
@@ -46,7 +47,7 @@ def sweep(
     evaluate: Evaluator | Sequence[Evaluator] | None = None,
     params: Tree = None,
     checkpoint: Checkpoint | str | Path | None = None,
-    engine: Engine | DebugEngine | None = None,
+    engine: Engine | None = None,
     server: Server | None = None,
     select: bool = False,
     storage: Storage | None = None,
@@ -250,10 +251,11 @@ def _check(
     stores: Sequence[Checkpoint | None],
 ) -> None:
     """Put a point together once, and look whether its saves are its own."""
-    Experiment(**setting.arguments(), **shared, seed=seeds[0])
+    checked(Experiment(**setting.arguments(), **shared, seed=seeds[0]))
     for seed, store in zip(seeds, stores, strict=True):
         if store is not None and store.files():
-            store.refuse_another(Experiment(**setting.arguments(), **shared, seed=seed).identity())
+            own = Experiment(**setting.arguments(), **shared, seed=seed)
+            store.refuse_another(checked(own).identity())
 
 
 @contextlib.contextmanager

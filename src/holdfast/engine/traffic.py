@@ -1,16 +1,17 @@
 """How many bits each client of a round receives and returns."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
-from holdfast.core.round import Outline
+from holdfast.core.round import Template
 from holdfast.engine.select import Selection
 from holdfast.record.state import RunState
 from holdfast.trees import nbytes
+
+Bits = int | tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,17 +19,19 @@ class Traffic:
     """Counts from shapes, types and hyper-parameters alone: nothing is sent to be counted."""
 
     algorithm: Algorithm
-    outline: Outline
+    template: Template
     clients: int
     selection: Selection | None
 
-    def of_round(self, state: RunState, ids: np.ndarray) -> tuple[Any, Any]:
-        """Bits down and up: one number for everybody, or one for each where clients differ."""
-        now = hyper.at_round(self.algorithm, state.round)
-        quiet = now.rule.quiet(self.clients)
+    def of_round(self, now: Algorithm, state: RunState, ids: np.ndarray) -> tuple[Bits, Bits]:
+        """Bits down and up: one number for everybody, or one for each where clients differ.
+
+        `now` is the algorithm with the numbers of the round after this state.
+        """
+        quiet = now.rule.traits.quiet(self.clients)
         wire, differ = now.wire, self.selection is not None
         if not (differ or quiet.any() or wire.replicates or hyper.varies(wire)):
-            return wire.bits_down(self.outline.broadcast), wire.bits_up(self.outline.payload)
+            return wire.bits_down(self.template.broadcast), wire.bits_up(self.template.payload)
         last = state.ledger.last_contact() if wire.replicates else {}
         each = [(0, 0) if quiet[i] else self._of_client(int(i), now, state, last) for i in ids]
         return tuple(down for down, _ in each), tuple(up for _, up in each)
@@ -36,11 +39,12 @@ class Traffic:
     def _of_client(
         self, client: int, now: Algorithm, state: RunState, last: dict[int, int]
     ) -> tuple[int, int]:
-        broadcast, payload = self.outline.broadcast, self.outline.payload
+        broadcast, payload = self.template.broadcast, self.template.payload
         wire = hyper.of_client(now.wire, client, float)
         if self.selection is not None:
-            sent = self.selection.sent
-            return wire.bits_down(sent(client, broadcast)), wire.bits_up(sent(client, payload))
+            chosen = self.selection
+            down = wire.bits_down(chosen.sent(client, broadcast)) + chosen.bits_down
+            return down, wire.bits_up(chosen.sent(client, payload)) + chosen.bits_up
         if not wire.replicates:
             return wire.bits_down(broadcast), wire.bits_up(payload)
         # Who was there last round receives the change; others what they missed, or all of it.

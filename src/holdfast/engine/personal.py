@@ -1,0 +1,56 @@
+"""The model one client would use, and that model after local steps of its own."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import tree
+
+from holdfast.core import hyper
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.keys import Purpose
+from holdfast.core.local import Local, Steps
+from holdfast.core.round import ClientState, Shared, Slot, client_round, pretended_server
+from holdfast.core.rule import ClientView
+from holdfast.data.clients import Clients
+from holdfast.engine.batches import BatchPlanner
+from holdfast.engine.feeds import Feed
+from holdfast.models.model import Model
+from holdfast.trees import Tree, add, float_type, zeros
+
+
+def deployed_model(
+    algorithm: Algorithm, x: Tree, server_state: Tree, state: Tree, client: Any
+) -> Tree:
+    """The model one client would use: the server's, unless the rule makes it personal."""
+    dtype = float_type(x)
+    mine = hyper.of_client(algorithm, client, dtype)
+    msg, _ = algorithm.rule.send(pretended_server(x, server_state))
+    return mine.rule.tilt(ClientView(x, msg, state, zeros, jnp.ones((), dtype))).deployed(x)
+
+
+compiled_deployed_model = jax.jit(deployed_model)
+
+
+def _local_steps(
+    model: Model, steps: Steps, params: Tree, examples: Tree, slot: Slot, key: jax.Array
+) -> Tree:
+    plain = Algorithm()
+    shared = Shared(model, plain, steps, params, (), examples, key)
+    delta, _ = client_round(shared, plain, ClientState((), ()), slot).coded
+    return add(params, delta)
+
+
+_adapted = jax.jit(_local_steps, static_argnames="model")
+
+
+def adapted(
+    model: Model, clients: Clients, feed: Feed, seed: int, params: Tree, client: int, local: Local
+) -> Tree:
+    """A model after a client's own local steps on its training data, outside any round."""
+    batches = BatchPlanner(clients, local, seed, Purpose.ADAPT)
+    slots, examples = feed(batches, 0, np.array([client]), 1)
+    slot = tree.map(lambda a: a[0], slots)
+    key = jax.random.fold_in(jax.random.key(seed), Purpose.ADAPT)
+    return _adapted(model, local.at(0, params), params, examples, slot, key)

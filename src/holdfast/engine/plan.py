@@ -1,0 +1,85 @@
+"""The host's part of a round: who takes part, in which slot, with which examples and weight."""
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+from holdfast.cohorts import Cohort
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.keys import Purpose, host_generator
+from holdfast.core.round import Slot
+from holdfast.engine import weights
+from holdfast.engine.batches import BatchPlanner
+from holdfast.engine.feeds import Feed
+from holdfast.engine.layout import Execution
+from holdfast.engine.protocol import Engine, Placement
+from holdfast.engine.select import Selection
+from holdfast.trees import Tree
+
+
+class RoundPlan(NamedTuple):
+    """One round, planned; of several processes, with the slots and examples of this one."""
+
+    ids: np.ndarray  # the cohort
+    clients: np.ndarray  # the client in every slot of the program; -1: none
+    here: slice  # the slots of this process, of which is all that follows
+    placement: Placement
+    slots: Slot
+    examples: Tree
+
+
+def draw(cohort: Cohort, planner: BatchPlanner, seed: int, t: int) -> np.ndarray:
+    """The clients of round `t`."""
+    return cohort.draw(t, planner.able, host_generator(Purpose.COHORT, seed, t))
+
+
+@dataclasses.dataclass
+class RoundPlanner:
+    """Plans rounds. A plan is a function of the round alone, so that the next one is made ahead."""
+
+    algorithm: Algorithm
+    cohort: Cohort
+    batches: BatchPlanner
+    engine: Engine
+    feed: Feed
+    selection: Selection | None
+    seed: int
+    dtype: np.dtype
+    tiny_steps: bool
+    _known: tuple[int, RoundPlan] | None = None
+
+    def __call__(self, t: int) -> RoundPlan:
+        """The plan of round `t`, made now or ahead."""
+        if self._known is None or self._known[0] != t:
+            self._known = (t, self.plan(t, draw(self.cohort, self.batches, self.seed, t)))
+        return self._known[1]
+
+    def plan(self, t: int, ids: np.ndarray) -> RoundPlan:
+        """Round `t` with these clients."""
+        # A given schedule may name only clients without data.
+        if not len(ids):
+            nobody = np.full(1, -1)
+            placement = Placement(np.zeros(1, np.int32), Execution())
+            return RoundPlan(ids, nobody, slice(0, 1), placement, self.batches.slots(t, nobody), ())
+        uniform = self.batches.uniform
+        steady = getattr(self.cohort, "steady", False)
+        layout = self.engine.layout(len(ids), steady, uniform, self.tiny_steps)
+        position, leaf = layout.arrange(self.batches.steps[ids])
+        clients = np.where(position < 0, -1, ids[position])
+        here = self.engine.here(len(clients))
+        slots, examples = self.feed(self.batches, t, clients[here], self.engine.local_devices)
+        slots = self._weighed(ids, position[here], slots)
+        if self.selection is not None:
+            slots = slots._replace(table_rows=self.selection.rows(clients[here]))
+        execution = Execution(layout.width, uniform, self.feed.apart)
+        return RoundPlan(ids, clients, here, Placement(leaf[here], execution), slots, examples)
+
+    def _weighed(self, ids: np.ndarray, position: np.ndarray, slots: Slot) -> Slot:
+        weighting = self.algorithm.weighting
+        delta, heard = weights.of_cohort(weighting, self.batches, self.cohort, ids, self.dtype)
+        empty = position < 0
+        return slots._replace(
+            delta_weight=np.where(empty, self.dtype.type(0), delta[position]),
+            heard_weight=np.where(empty, self.dtype.type(0), heard[position]),
+        )

@@ -1,0 +1,220 @@
+"""An experiment, checked: everything that can be refused is refused here, before the first round."""
+
+import dataclasses
+import weakref
+from typing import Any
+
+import jax
+import numpy as np
+from jax import tree
+
+from holdfast.client_states.storage import Storage
+from holdfast.cohorts import Cohort, Everyone
+from holdfast.core import hyper
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.keys import Purpose
+from holdfast.core.local import Local
+from holdfast.core.round import Template, template
+from holdfast.data.clients import Clients, check_finite
+from holdfast.engine import choose, select
+from holdfast.engine.batches import BatchPlanner
+from holdfast.engine.debug import DebugEngine
+from holdfast.engine.experiment import Experiment
+from holdfast.engine.plan import draw
+from holdfast.engine.protocol import Engine
+from holdfast.engine.select import Selection
+from holdfast.errors import HoldfastError
+from holdfast.evaluate.protocol import Evaluator
+from holdfast.models.model import Model
+from holdfast.record.identity import describe, digest
+from holdfast.trees import Tree, describe_shapes
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Setup:
+    """What an experiment comes to: its own values, and what follows from them."""
+
+    experiment: Experiment
+    algorithm: Algorithm  # with one number per client where it asks the clients' data
+    clients: Clients  # as the method groups them
+    cohort: Cohort
+    evaluators: tuple[Evaluator, ...]
+    storage: Storage
+    batches: BatchPlanner
+    params: Tree
+    shown: Tree  # what a model may look at before the run
+    engine: Engine
+    selection: Selection | None
+    template: Template
+    keeps_latest: (
+        bool  # clients remember the model they trained last, since an evaluator asks for it
+    )
+
+    def identity(self) -> dict[str, str]:
+        """What makes this run this run, in words."""
+        given = self.experiment
+        return {
+            "algorithm": describe(self.algorithm),
+            "model": f"{describe(given.model)} with {describe_shapes(self.params)}",
+            "local training": describe(given.local),
+            "data": digest((self.clients.examples, self.clients.order, self.clients.offsets)),
+            "seed": str(given.seed),
+            "initial parameters": digest(self.params),
+            "cohort": describe(self.cohort),
+            "evaluation": describe(self.evaluators),
+            "select": str(self.selection is not None),
+            "server": describe(given.server),
+        }
+
+
+def checked(experiment: Experiment) -> Setup:
+    """Refuse what cannot work. Done once: the answer stays with the experiment."""
+    known: dict[str, Any] = vars(experiment)
+    if "_setup" not in known:
+        known["_setup"] = _checked(experiment)
+    return known["_setup"]
+
+
+def _checked(given: Experiment) -> Setup:
+    _check_types(given)
+    storage = Storage() if given.storage is None else given.storage
+    evaluators = _as_sequence(given.evaluate)
+    clients, cohort = given.clients, given.cohort
+    if given.algorithm.regroup is not None:
+        clients, cohort = given.algorithm.regroup(clients), Everyone()
+    cohort = Everyone() if cohort is None else cohort
+    algorithm = hyper.of_population(given.algorithm, clients)
+    batches = BatchPlanner(clients, given.local, given.seed)
+    fits = choose.fits_on_a_device(clients, storage)
+    _check_data(given.model, batches, fits)
+    cohort.check(batches.able, len(clients))
+    shown = _shown(clients) if fits else tree.map(lambda a: jax.device_put(a[:1]), clients.examples)
+    params = _initial_params(given, clients, shown)
+    first = draw(cohort, batches, given.seed, 0)
+    engine = given.engine or choose.choose_engine(params, batches, first)
+    _check_loss(given.model, params, shown, batches.batch_size, engine)
+    server_local = None
+    if given.server is not None:
+        given.server.check(given.model, params)
+        server_local = given.server.local
+    algorithm.check(params, given.local, server_local)
+    hyper.check_population(algorithm, len(clients), algorithm.name)
+    for evaluator in evaluators:
+        evaluator.check(given.model, params, len(given.clients))
+    now = hyper.at_round(algorithm, 0)
+    selection = _selection(given, now, clients, params) if given.select else None
+    keeps_latest = any(e.keeps_last_models for e in evaluators)
+    begun = template(now, params, keeps_latest)
+    now.check_wire(begun.payload, len(clients), isinstance(cohort, Everyone))
+    return Setup(
+        given,
+        algorithm,
+        clients,
+        cohort,
+        evaluators,
+        storage,
+        batches,
+        params,
+        shown,
+        engine,
+        selection,
+        begun,
+        keeps_latest,
+    )
+
+
+def _selection(given: Experiment, now: Algorithm, clients: Clients, params: Tree) -> Selection:
+    if not now.wire.lossless:
+        raise HoldfastError(
+            f"select: the wire {type(now.wire).__name__} changes replies, which travel in rows; use "
+            f"hf.Wire()."
+        )
+    # Refuses a model without tables before the method is tried out on them.
+    Selection(given.model, clients, params)
+    server = None if given.server is None else given.server.local
+    shares_norm = select.check(now, params, given.local, server, given.model.tables)
+    return Selection(given.model, clients, params, shares_norm)
+
+
+def _check_data(model: Model, batches: BatchPlanner, fits: bool) -> None:
+    clients = batches.clients
+    # What does not fit is checked as it is read.
+    if fits:
+        check_finite(clients.examples, "data")
+    if model.check is not None:
+        model.check(clients.examples)
+    if not len(batches.able):
+        raise HoldfastError(
+            f"simulate: none of the {len(clients)} clients has data; give at least one some."
+        )
+
+
+# What several runs on the same clients share: examples on a device, initial parameters.
+_ON_DEVICE: "weakref.WeakKeyDictionary[Clients, Tree]" = weakref.WeakKeyDictionary()
+
+
+def _shown(clients: Clients) -> Tree:
+    if clients not in _ON_DEVICE:
+        _ON_DEVICE[clients] = tree.map(jax.device_put, clients.examples)
+    return _ON_DEVICE[clients]
+
+
+def _initial_params(given: Experiment, clients: Clients, shown: Tree) -> Tree:
+    key = jax.random.fold_in(jax.random.key(given.seed), Purpose.INIT)
+    if given.params is None:
+        return given.model.init(key, shown)
+    wanted = jax.eval_shape(given.model.init, key, shown)
+    params = jax.device_put(given.params)
+    if describe_shapes(params) != describe_shapes(wanted):
+        raise HoldfastError(
+            f"simulate: params has {describe_shapes(params)} but the model has "
+            f"{describe_shapes(wanted)}; give parameters of this model."
+        )
+    return params
+
+
+def _check_loss(model: Model, params: Tree, shown: Tree, rows: int, engine: Engine) -> None:
+    batch = tree.map(lambda a: jax.ShapeDtypeStruct((rows, *a.shape[1:]), a.dtype), shown)
+    key = jax.random.key(0)
+    if isinstance(engine, DebugEngine):
+        repeated = tree.map(lambda a: a[:1].repeat(rows, axis=0), shown)
+        losses = model.losses(params, repeated, key)
+    else:
+        try:
+            losses = jax.eval_shape(model.losses, params, batch, key)
+        # Whatever the model's library raises.
+        except Exception as error:
+            raise HoldfastError(
+                f"simulate: the model's loss cannot take a batch of {describe_shapes(batch)}: "
+                f"{str(error).splitlines()[0]} (engine=hf.DebugEngine() shows where.)"
+            ) from None
+    if getattr(losses, "shape", None) != (rows,):
+        raise HoldfastError(
+            f"simulate: the loss of a batch of {rows} examples has shape "
+            f"{getattr(losses, 'shape', None)}; return one value per example, {(rows,)}, "
+            f"and leave the mean to holdfast."
+        )
+
+
+def _check_types(given: Experiment) -> None:
+    expected = (
+        ("algorithm", given.algorithm, Algorithm, "hf.algorithms.fedavg()"),
+        ("model", given.model, Model, "hf.models.mlp([64], classes=10)"),
+        ("clients", given.clients, Clients, "hf.data.partition.iid(train, clients=10)"),
+        ("local", given.local, Local, "hf.Local(learning_rate=0.1)"),
+    )
+    for name, value, kind, example in expected:
+        if not isinstance(value, kind):
+            raise HoldfastError(
+                f"simulate: {name} is a {type(value).__name__}; give a {kind.__name__}, "
+                f"such as {example}."
+            )
+    seed = given.seed
+    if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
+        raise HoldfastError(f"simulate: seed={seed!r}; give a whole number in 0..{2**31 - 1}.")
+
+
+def _as_sequence(evaluate: Any) -> tuple[Evaluator, ...]:
+    if evaluate is None:
+        return ()
+    return tuple(evaluate) if isinstance(evaluate, list | tuple) else (evaluate,)

@@ -1,0 +1,220 @@
+"""From one state of a run to the next: plan, prepare, run the round, record, evaluate."""
+
+import dataclasses
+import functools
+import time
+from typing import Any
+
+import jax
+import numpy as np
+from jax import tree
+
+from holdfast.client_states.states import ClientStates
+from holdfast.core import hyper
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.keys import round_key
+from holdfast.core.local import Local
+from holdfast.core.round import RoundInputs
+from holdfast.engine import choose, personal, weights
+from holdfast.engine.compiled import compiled_programs
+from holdfast.engine.experiment import Experiment
+from holdfast.engine.plan import RoundPlan, RoundPlanner, draw
+from holdfast.engine.prepare import Preparer
+from holdfast.engine.server import ServerPlanner
+from holdfast.engine.setup import checked
+from holdfast.engine.traffic import Traffic
+from holdfast.errors import HoldfastError, RoundFailedError
+from holdfast.evaluate.protocol import EvaluationView, ServerData
+from holdfast.record.history import History
+from holdfast.record.ledger import Entry, Ledger
+from holdfast.record.state import RunState
+from holdfast.trees import Tree, describe_shapes, float_type, nbytes, signature
+
+
+class Simulation:
+    """An experiment that runs: `advance` goes from one state to the next."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.setup = setup = checked(experiment)
+        self.experiment, self.params = experiment, setup.params
+        first = draw(setup.cohort, setup.batches, experiment.seed, 0)
+        self.feed = choose.choose_feed(
+            setup.clients, setup.storage, setup.engine, first, setup.shown
+        )
+        self.planner = RoundPlanner(
+            setup.algorithm,
+            setup.cohort,
+            setup.batches,
+            setup.engine,
+            self.feed,
+            setup.selection,
+            experiment.seed,
+            np.dtype(float_type(setup.params)),
+            choose.has_tiny_steps(setup.params, setup.batches),
+        )
+        self.preparer = Preparer(setup, self.feed)
+        self.server = None
+        if experiment.server is not None:
+            mean_size = setup.batches.mean_size
+            self.server = ServerPlanner(experiment.server, experiment.seed, mean_size)
+        count = len(setup.clients)
+        self.traffic = Traffic(setup.algorithm, setup.template, count, setup.selection)
+
+    def begin(self) -> RunState:
+        """The state before the first round."""
+        setup = self.setup
+        first = jax.device_get(setup.template.client)
+        return RunState(
+            round=0,
+            params=setup.params,
+            server=setup.template.server,
+            client_states=ClientStates(first, len(setup.clients), setup.storage),
+            ledger=Ledger(nbytes(setup.params)),
+            history=History(),
+        )
+
+    def go_on_from(self, start: RunState | None) -> RunState:
+        """The given state, or the first; refuses one of another model, method or population."""
+        fresh = self.begin()
+        if start is None:
+            return fresh
+        then, now = len(start.client_states), len(fresh.client_states)
+        if then != now:
+            raise HoldfastError(
+                f"start: the state has {then} clients, the run {now}; go on with the population it "
+                f"came from."
+            )
+        for what in ("params", "server"):
+            given, wanted = getattr(start, what), getattr(fresh, what)
+            if signature(given) != signature(wanted):
+                raise HoldfastError(
+                    f"start: the state's {what} is {describe_shapes(given) or 'empty'}, this run's "
+                    f"{describe_shapes(wanted) or 'empty'}; go on with the method and model it came from."
+                )
+        kept = start.client_states.kept_by(self.setup.storage)
+        return dataclasses.replace(start, client_states=kept)
+
+    def inputs(self, state: RunState, plan: RoundPlan, now: Algorithm | None = None) -> RoundInputs:
+        """What the next round is a function of; `now` is the algorithm with that round's numbers."""
+        setup, t = self.setup, state.round
+        states = state.client_states.stack(plan.clients)
+        if plan.here != slice(0, len(plan.clients)):
+            states = tree.map(lambda a: a[plan.here], states)
+        here = plan.clients[plan.here]
+        selection, server = setup.selection, self.server
+        return RoundInputs(
+            model=self.experiment.model,
+            algorithm=hyper.at_round(setup.algorithm, t) if now is None else now,
+            steps=self.experiment.local.at(t, state.params),
+            x=state.params,
+            server=state.server,
+            client_states=self.preparer.cohort(t, state.client_states, here, states),
+            slots=plan.slots,
+            examples=plan.examples,
+            population=float(len(setup.batches.able)),
+            key=round_key(self.experiment.seed, t),
+            server_work=None if server is None else server.work(t, setup.params),
+            server_loss=None if server is None else server.server.objective,
+            client_round=None if selection is None else selection.client_round,
+        )
+
+    def advance(self, state: RunState) -> RunState:
+        """The state after one more round."""
+        began, t = time.perf_counter(), state.round
+        plan, now = self.planner(t), hyper.at_round(self.setup.algorithm, state.round)
+        left_out, compiling = 0, 0.0
+        if len(plan.ids):
+            inputs = self.inputs(state, plan, now)
+            known, called = compiled_programs(), time.perf_counter()
+            result = self.setup.engine.round(t, inputs, plan.placement)
+            # A call returns once there is a program, and it runs.
+            if compiled_programs() > known:
+                compiling = time.perf_counter() - called
+            # While it runs, the next round is planned.
+            self.planner(t + 1)
+            # Waits for the round to be over.
+            accepted = np.asarray(result.accepted)
+            left_out = len(plan.ids) - int(accepted.sum())
+            if left_out == len(plan.ids):
+                raise RoundFailedError(
+                    f"round {t + 1}: not one of {len(plan.ids)} clients returned finite numbers. Try a "
+                    f"smaller learning_rate, a clip in Local, or engine=hf.DebugEngine() to see where."
+                )
+            kept = state.client_states.write(plan.clients, result.client_states, accepted)
+            state = dataclasses.replace(
+                state, params=result.x, server=result.server, client_states=kept
+            )
+        cohort = tuple(int(i) for i in plan.ids)
+        entry = Entry(t + 1, cohort, *self.traffic.of_round(now, state, plan.ids))
+        state = dataclasses.replace(state, round=t + 1, ledger=state.ledger.record(entry))
+        seconds = time.perf_counter() - began - compiling
+        record = {"round": t + 1, **self._evaluate(state)} | {
+            "bytes_down": entry.bytes_down,
+            "bytes_up": entry.bytes_up,
+            "clients": len(plan.ids),
+            "left_out": left_out,
+            "seconds": seconds,
+            "compile_seconds": compiling,
+        }
+        return dataclasses.replace(state, history=state.history.record(record))
+
+    def view(self, state: RunState) -> EvaluationView:
+        """What evaluators look at."""
+        setup, t = self.setup, state.round
+        return EvaluationView(
+            model=self.experiment.model,
+            state=state,
+            weights=self._weights,
+            personal=lambda client: self.personal(state, client),
+            adapted=self.adapted,
+            coming_cohort=lambda: self.planner(t).clients,
+            data_of=lambda clients: self.feed(setup.batches, t, clients, 1),
+            server_data=lambda: self._server_data(t),
+            key=round_key(self.experiment.seed, t),
+        )
+
+    @functools.cached_property
+    def _weights(self) -> np.ndarray:
+        """How much each client's delta would count if everybody took part."""
+        setup = self.setup
+        able, weighting = setup.batches.able, setup.algorithm.weighting
+        found = np.zeros(len(setup.clients))
+        found[able], _ = weights.of_cohort(weighting, setup.batches, setup.cohort, able)
+        return found
+
+    def _server_data(self, t: int) -> ServerData | None:
+        if self.server is None:
+            return None
+        server, rows = self.server.server, None
+        if not server.alone:
+            few = server.gradient_batch_size
+            rows = np.arange(server.size) if few is None else self.server.gradient_rows(t)
+        return ServerData(server.objective, self.server.examples, rows)
+
+    def personal(self, state: RunState, client: int) -> Tree:
+        """The model one client would use."""
+        now = hyper.at_round(self.setup.algorithm, state.round)
+        mine = self.preparer.state_of(state.client_states, client).rule
+        server = state.server.rule
+        return personal.compiled_deployed_model(now, state.params, server, mine, client)
+
+    def adapted(self, params: Tree, client: int, local: Local) -> Tree:
+        """A model after a client's own local steps on its training data, outside any round."""
+        model, seed = self.experiment.model, self.experiment.seed
+        return personal.adapted(model, self.setup.clients, self.feed, seed, params, client, local)
+
+    def _evaluate(self, state: RunState) -> dict[str, Any]:
+        due = [e for e in self.setup.evaluators if state.round % e.every == 0]
+        view = self.view(state) if due else None
+        measured: dict[str, Any] = {}
+        for evaluator in due:
+            assert view is not None
+            found = evaluator(view)
+            twice = sorted(found.keys() & measured.keys())
+            if twice:
+                raise HoldfastError(
+                    f"evaluate: two evaluators both report `{twice[0]}`; give one a name, such as "
+                    f'hf.evaluate.on(examples, name="validation").'
+                )
+            measured |= found
+        return measured

@@ -1,0 +1,63 @@
+"""What an evaluator is, and what it may look at. Below the engine, which calls it."""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from holdfast.core.local import Local
+from holdfast.core.round import ServerLoss, Slot
+from holdfast.models.model import Model
+from holdfast.record.state import RunState
+from holdfast.trees import Tree
+
+
+class ServerData(NamedTuple):
+    """The server's own objective and examples; no rows for a loss of the parameters alone."""
+
+    loss: ServerLoss
+    examples: Tree
+    rows: np.ndarray | None
+
+
+class EvaluationView(NamedTuple):
+    """What an evaluator may look at after a round; a function is called only by who needs it."""
+
+    model: Model
+    state: RunState
+    # How much each client's delta counts in the mean; 0 for clients without data.
+    weights: np.ndarray
+    # The model a client would use.
+    personal: Callable[[int], Tree]
+    # A model after a client's own local steps on its training data.
+    adapted: Callable[[Tree, int, Local], Tree]
+    # The clients of the coming round, -1 where a slot is empty.
+    coming_cohort: Callable[[], np.ndarray]
+    # Slots of these clients, and the examples they name.
+    data_of: Callable[[np.ndarray], tuple[Slot, Tree]]
+    server_data: Callable[[], ServerData | None]
+    # Of the coming round.
+    key: jax.Array
+
+    def latest(self, client: int) -> Tree:
+        """The model this client trained last; there if an evaluator asked for it."""
+        return self.state.client_states[client].latest
+
+
+class Evaluator(Protocol):
+    """Measures something after a round; write your own with these."""
+
+    @property
+    def every(self) -> int:
+        """Rounds between measurements."""
+
+    @property
+    def keeps_last_models(self) -> bool:
+        """Whether clients must remember the model they trained last."""
+
+    def check(self, model: Model, params: Tree, clients: int) -> None:
+        """Refuse data the model cannot take, before the run."""
+
+    def __call__(self, view: EvaluationView) -> dict[str, float]:
+        """Names and values for the history."""
