@@ -47,7 +47,7 @@ def is_first() -> bool:
     return rank() == 0
 
 
-def join(coordinator: str, processes: int, rank: int) -> None:
+def connect(coordinator: str, processes: int, rank: int) -> None:
     """Meet the other processes; before JAX is used for anything else.
 
     Args:
@@ -76,10 +76,10 @@ def join(coordinator: str, processes: int, rank: int) -> None:
     )
 
 
-def join_as_told() -> None:
+def connect_from_environment() -> None:
     """Meet the others if the environment says that there are any."""
     if COORDINATOR in os.environ:
-        join(os.environ[COORDINATOR], int(os.environ[COUNT]), int(os.environ[RANK]))
+        connect(os.environ[COORDINATOR], int(os.environ[COUNT]), int(os.environ[RANK]))
 
 
 def wait_for_all(what: str) -> None:

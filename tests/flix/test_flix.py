@@ -111,14 +111,14 @@ def test_alpha_zero_sends_nothing(by):
 def test_only_clients_with_alpha_zero_are_silent():
     model, clients = hf.models.softmax_regression(3), tiny_clients()
     search = QUICK
-    mixed = hf.algorithms.flix(hf.PerClient([0.0, 0.5, 0.0, 1.0]), optimum=search)
+    mixed = hf.algorithms.flix(hf.PerClient([0.0, 0.5, 0.0, 1.0]), solver=search)
     run = hf.simulate(mixed, model, clients, BATCHES, rounds=1)
     bits = 32 * (5 * 3 + 3)
     assert run.ledger.entries[0].bits_up == (0, bits, 0, bits)
     assert run.ledger.entries[0].bits_down == (0, bits, 0, bits)
     # Beside a rule that bends the objective they would move with the others, so they are charged.
     both = hf.algorithms.flix(
-        hf.PerClient([0.0, 0.5, 0.0, 1.0]), hf.algorithms.scaffold(), optimum=search
+        hf.PerClient([0.0, 0.5, 0.0, 1.0]), hf.algorithms.scaffold(), solver=search
     )
     run = hf.simulate(both, model, clients, BATCHES, rounds=1)
     assert run.ledger.entries[0].bits_up == bits
@@ -130,7 +130,7 @@ def test_alpha_as_a_function_of_the_client():
     by_size = hf.PerClient(lambda mine: 1 / len(mine.y))
     given = hf.PerClient([1 / 7, 1 / 12, 1 / 5, 1 / 9])
     runs = [
-        hf.simulate(hf.algorithms.flix(a, optimum=search), model, clients, BATCHES, rounds=2)
+        hf.simulate(hf.algorithms.flix(a, solver=search), model, clients, BATCHES, rounds=2)
         for a in (by_size, given)
     ]
     assert same_bits(runs[0].params, runs[1].params)
@@ -163,7 +163,7 @@ def test_every_method_solves_the_same_objective(name, x64):
 
 def test_clients_that_never_took_part_have_personal_models_too(x64):
     clients, _ = random_quadratics(7)
-    algorithm = hf.algorithms.flix(0.5, optimum=SEARCH)
+    algorithm = hf.algorithms.flix(0.5, solver=SEARCH)
     settings = {"cohort": hf.cohorts.schedule([[0, 1]]), "evaluate": hf.evaluate.personal(clients)}
     run = hf.simulate(algorithm, QUADRATIC, clients, hf.Local(0.1, steps=1), 2, **settings)
     assert sorted(run.rows.touched) == [0, 1]
@@ -177,7 +177,7 @@ def test_clients_that_never_took_part_have_personal_models_too(x64):
 def test_a_client_without_data_has_nothing_of_its_own(x64):
     clients, _ = random_quadratics(7)
     with_empty = dataclasses.replace(clients, offsets=np.append(clients.offsets, 10))
-    algorithm = hf.algorithms.flix(0.5, optimum=SEARCH)
+    algorithm = hf.algorithms.flix(0.5, solver=SEARCH)
     tests = hf.Clients.from_rows(clients.examples, [[i % 10] for i in range(11)])
     run = hf.simulate(
         algorithm,
@@ -195,7 +195,7 @@ def test_a_client_without_data_has_nothing_of_its_own(x64):
 
 def test_an_unfinished_search_warns():
     model, clients = hf.models.softmax_regression(3), tiny_clients()
-    search = hf.solvers.GradientDescent(0.1, tolerance=1e-30, most=2)
+    search = hf.solvers.GradientDescent(0.1, tolerance=1e-30, max_steps=2)
     with pytest.warns(hf.HoldfastWarning, match=r"of 4 of 4 clients is unfinished.* tolerance"):
         hf.flix.local_optima(model, clients, search)
 
@@ -236,7 +236,7 @@ def test_theory_holds(seed, x64):
         least = f(best)
         gaps = [f(average) - least]
         hf.simulate(
-            hf.algorithms.flix(each, optimum=optima.known()),
+            hf.algorithms.flix(each, solver=optima.known()),
             model,
             clients,
             hf.Local(known.step_size(alpha), steps=1),
@@ -268,20 +268,20 @@ def test_one_shot_bound_is_attained_by_equal_quadratics(x64):
 def test_budgets_are_inverse_to_each_other():
     rng = np.random.default_rng(0)
     known = Constants(rng.uniform(1, 4, 8), rng.uniform(0.1, 0.5, 8), rng.normal(size=(8, 3)), True)
-    for accuracy in (1e-2, 1e-6):
-        first = np.sqrt(2 * accuracy / (known.smoothness.mean() * known.spread(1.0)))
+    for max_error in (1e-2, 1e-6):
+        first = np.sqrt(2 * max_error / (known.smoothness.mean() * known.spread(1.0)))
         q = 1 / np.sqrt(1 - known.convexity.mean() / known.smoothness.mean())
         for rounds in (1, 2, 5, 20):
-            alpha = known.alpha(rounds, accuracy)
+            alpha = known.alpha(rounds, max_error)
             assert alpha == pytest.approx(min(1.0, first * q ** (rounds - 1)), rel=1e-9)
-            assert known.rounds(alpha, accuracy) <= rounds
+            assert known.rounds(alpha, max_error) <= rounds
             if alpha < 1:
-                assert known.rounds(alpha * 1.001, accuracy) == rounds + 1
-        assert known.alpha(0, accuracy) == 0
-        assert known.rounds(0.0, accuracy) == 0
-        assert known.rounds(0.5 * min(first, 1.0), accuracy) == 1
+                assert known.rounds(alpha * 1.001, max_error) == rounds + 1
+        assert known.alpha(0, max_error) == 0
+        assert known.rounds(0.0, max_error) == 0
+        assert known.rounds(0.5 * min(first, 1.0), max_error) == 1
         alphas = [0.1, 0.3, 0.6, 1.0]
-        needed = [known.rounds(a, accuracy) for a in alphas]
+        needed = [known.rounds(a, max_error) for a in alphas]
         assert needed == sorted(needed)
     flat = Constants(np.ones(8), np.zeros(8), known.optima, True)
     assert flat.rounds(1.0, 1e-6) == np.inf
@@ -289,22 +289,22 @@ def test_budgets_are_inverse_to_each_other():
 
 def test_a_budget_gets_personal_models(x64):
     model, clients = logistic(5)
-    free = hf.flix.personalise(model, clients, accuracy=1e-4, rounds=0)
+    free = hf.flix.personalise(model, clients, max_error=1e-4, rounds=0)
     assert (free.alpha, free.run.ledger.total) == (0.0, 0)
     optima = hf.flix.local_optima(model, clients)
     assert largest_difference(free.run.personal_all(), optima.x) == 0
-    twenty = hf.flix.personalise(model, clients, accuracy=1e-4, rounds=20)
+    twenty = hf.flix.personalise(model, clients, max_error=1e-4, rounds=20)
     assert 0 < twenty.alpha <= 1
     assert twenty.rounds <= 20
     assert len(twenty.run.ledger.entries) == twenty.rounds
     f = Objective(clients, optima, twenty.alpha)
     assert f(np.asarray(twenty.run.params["weights"])) - f(f.minimum()) <= 1e-4
-    assert twenty.accuracy <= 1e-4
-    more = hf.flix.personalise(model, clients, accuracy=1e-4, rounds=5000)
+    assert twenty.error <= 1e-4
+    more = hf.flix.personalise(model, clients, max_error=1e-4, rounds=5000)
     assert more.alpha == 1.0
     assert more.rounds < 5000  # no more than needed
     by_bytes = hf.flix.personalise(
-        model, clients, accuracy=1e-4, megabytes=twenty.run.ledger.total / 1e6
+        model, clients, max_error=1e-4, megabytes=twenty.run.ledger.total / 1e6
     )
     assert by_bytes.alpha == twenty.alpha
     assert by_bytes.run.ledger.total <= twenty.run.ledger.total
@@ -365,7 +365,7 @@ def test_clusters_share_an_optimum(x64):
         np.abs(found.x["weights"] - truth[kinds]).mean() for found in (optima, shared.optima)
     )
     assert together < 0.6 * own
-    algorithm = hf.algorithms.flix(0.0, optimum=shared.optima.known())
+    algorithm = hf.algorithms.flix(0.0, solver=shared.optima.known())
     run = hf.simulate(algorithm, model, clients, hf.Local(0.1, steps=1), rounds=1)
     np.testing.assert_array_equal(run.personal(4)["weights"], shared.optima.x["weights"][4])
 
@@ -378,12 +378,12 @@ CASES = {
     ),
     "pooled": (lambda: hf.algorithms.flix(0.5, hf.algorithms.centralised()), r"pools the clients"),
     "two budgets": (
-        lambda: hf.flix.personalise(*logistic(0), accuracy=1.0, rounds=1, megabytes=1.0),
+        lambda: hf.flix.personalise(*logistic(0), max_error=1.0, rounds=1, megabytes=1.0),
         r"give one of them as the budget",
     ),
-    "accuracy": (
-        lambda: hf.flix.personalise(*logistic(0), accuracy=0.0, rounds=1),
-        r"accuracy=0\.0; give a number above 0",
+    "max error": (
+        lambda: hf.flix.personalise(*logistic(0), max_error=0.0, rounds=1),
+        r"max_error=0\.0; give a number above 0",
     ),
     "no predictor": (
         lambda: hf.flix.ensemble(QUADRATIC, Optima(np.zeros((2, 1)), np.zeros(2)), 0.5),

@@ -66,7 +66,7 @@ NESTED = {
     "compressor": "compressor",
     "inner": "wire",
     "wire": "wire",
-    "optimum": "solver",
+    "solver": "solver",
     "optimizer": "optimizer",
     "server_optimizer": "optimizer",
     "merge_optimizer": "optimizer",
@@ -170,7 +170,7 @@ class AlsoData(BaseModel):
 class AlsoPartition(BaseModel):
     """What `[partition]` may have besides the arguments of its function."""
 
-    most: Count | None = None  # examples of a client; it keeps the first ones
+    max_examples: Count | None = None  # of a client, which keeps its first ones
 
 
 class AlsoModel(BaseModel):

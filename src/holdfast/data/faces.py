@@ -36,7 +36,7 @@ Opener = Callable[[str], bytes]
 def celeba(
     attribute: str = "Smiling",
     size: int = 84,
-    least: int = 5,
+    min_examples: int = 5,
     people: int | None = None,
     test: str = "later",
     test_share: float = 0.2,
@@ -54,7 +54,7 @@ def celeba(
     Args:
         attribute: one of the 40 of `list_attr_celeba.txt`; label 1 where it applies, otherwise 0.
         size: height and width, to which pictures are stretched from 218 x 178.
-        least: pictures that a celebrity must have.
+        min_examples: pictures that a celebrity must have.
         people: only so many celebrities, drawn by `seed`.
         test: `later` keeps the last of every celebrity's pictures for testing, `others` all pictures
             of some celebrities, `official` those of `list_eval_partition.txt`, who train nothing.
@@ -65,7 +65,7 @@ def celeba(
             extracted from it, and the lists lie in it or in its subfolder `celeba`.
         verify: compare checksums.
     """
-    for name, value in (("size", size), ("least", least), ("people", people)):
+    for name, value in (("size", size), ("min_examples", min_examples), ("people", people)):
         if value is not None and value < 1:
             raise HoldfastError(f"celeba: {name}={value}; give a whole number of at least 1.")
     official = test == "official"
@@ -78,9 +78,9 @@ def celeba(
 
     labels = read_attribute(paths[0].read_text(), attribute)
     who = _pairs(paths[1].read_text())
-    pictures, owners = _choose(who, least, people, seed)
+    pictures, owners = _choose(who, min_examples, people, seed)
     if not pictures:
-        raise HoldfastError(f"celeba: nobody has {least} pictures; lower `least`.")
+        raise HoldfastError(f"celeba: nobody has {min_examples} pictures; lower `min_examples`.")
     with _pictures(extracted if extracted.is_dir() else paths[-1]) as opened:
         x = read_pictures(pictures, opened, size)
     x = as_floats(x, SCALE if normalise else None)
@@ -118,12 +118,12 @@ def _pairs(text: str) -> dict[str, int]:
 
 
 def _choose(
-    who: dict[str, int], least: int, people: int | None, seed: int
+    who: dict[str, int], min_examples: int, people: int | None, seed: int
 ) -> tuple[list[str], np.ndarray]:
     """Pictures sorted by owner, then by name."""
     names, owners = np.asarray(list(who)), np.asarray(list(who.values()), np.int32)
     found, counts = np.unique(owners, return_counts=True)
-    kept = found[counts >= least]
+    kept = found[counts >= min_examples]
     if people is not None:
         kept = np.random.default_rng(seed).permutation(kept)[:people]
     rows = np.flatnonzero(np.isin(owners, kept))

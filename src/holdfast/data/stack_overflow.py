@@ -50,7 +50,7 @@ TRAIN, TEST = "stackoverflow_train.h5", "stackoverflow_test.h5"
 @explain_arguments
 def stack_overflow(
     users: int = 100,
-    most: int | None = 100,
+    max_examples: int | None = 100,
     words: int = 10_000,
     tags: int = 500,
     seed: int = 0,
@@ -67,7 +67,7 @@ def stack_overflow(
 
     Args:
         users: only so many, drawn by `seed`.
-        most: only the first so many posts of a user.
+        max_examples: only the first so many posts of a user.
         words: how many words are told apart.
         tags: how many tags are to be predicted.
         seed: draws users.
@@ -75,7 +75,12 @@ def stack_overflow(
             it or in its subfolder `stack_overflow`.
         verify: compare checksums.
     """
-    for name, value in (("users", users), ("most", most), ("words", words), ("tags", tags)):
+    for name, value in (
+        ("users", users),
+        ("max_examples", max_examples),
+        ("words", words),
+        ("tags", tags),
+    ):
         if value is not None and value < 1:
             raise HoldfastError(
                 f"stack_overflow: {name}={value}; give a whole number of at least 1."
@@ -89,8 +94,8 @@ def stack_overflow(
         everybody = sorted(before["examples"])
         order = np.random.default_rng(seed).permutation(len(everybody))[:users]
         drawn = [everybody[k] for k in sorted(order)]
-        train, owners = read_posts(before["examples"], drawn, most, word_ids, tag_ids)
-        test, test_owners = read_posts(after["examples"], drawn, most, word_ids, tag_ids)
+        train, owners = read_posts(before["examples"], drawn, max_examples, word_ids, tag_ids)
+        test, test_owners = read_posts(after["examples"], drawn, max_examples, word_ids, tag_ids)
     return Dataset(train, test, owners, test_owners, len(tag_ids), len(word_ids))
 
 
@@ -132,7 +137,7 @@ def read_tags(raw: bytes, tags: int) -> dict[str, int]:
 def read_posts(
     posts: Mapping[str, Any],
     users: Sequence[str],
-    most: int | None,
+    max_examples: int | None,
     words: dict[str, int],
     tags: dict[str, int],
 ) -> tuple[Examples, np.ndarray]:
@@ -149,7 +154,8 @@ def read_posts(
         for user in users
         if user in posts
         for post in zip(
-            *(posts[user][field][:most] for field in ("tokens", "title", "tags")), strict=True
+            *(posts[user][field][:max_examples] for field in ("tokens", "title", "tags")),
+            strict=True,
         )
     ]
     x = np.zeros((len(read), len(words)), np.float32)

@@ -33,7 +33,7 @@ def text(
     alphabet: str | None = None,
     column: str = "text",
     author: str = "author",
-    least: int = 0,
+    min_bytes: int = 0,
     authors: int | None = None,
     test: str = "later",
     test_share: float = 0.2,
@@ -54,7 +54,7 @@ def text(
             several files can be read alike.
         column: where the text is in JSON lines.
         author: where the author is; of several columns, such as `site,author`, all together say who.
-        least: bytes that an author must have written.
+        min_bytes: bytes that an author must have written.
         authors: only so many, drawn by `seed`.
         test: `later` keeps the end of every author's windows for testing, `others` all windows of
             some authors.
@@ -79,11 +79,11 @@ def text(
     path = Path(path)
     plain = _JSON_LINES.isdisjoint(path.suffixes)
     wrote = _whole(path, test) if plain else _by_author(path, column, author.split(","))
-    enough = max(least, window + 1)
+    enough = max(min_bytes, window + 1)
     names = [name for name, one in wrote.items() if len(one) >= enough]
     if not names:
         raise HoldfastError(
-            f"text: {path} has nobody with {enough} bytes or more; lower `least` or `window`."
+            f"text: {path} has nobody with {enough} bytes or more; lower `min_bytes` or `window`."
         )
     if authors is not None:
         drawn = np.random.default_rng(seed).permutation(len(names))[:authors]

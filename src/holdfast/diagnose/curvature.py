@@ -112,10 +112,10 @@ def curvature(
 def _closed_form(linear: GeneralisedLinear, clients: Clients) -> Callable[[int], Ends]:
     def find(client: int) -> Ends:
         design = linear.design(clients[client])
-        largest, smallest = _design_ends(design, linear.flattest > 0)
+        largest, smallest = _design_ends(design, linear.min_curvature > 0)
         return (
-            linear.steepest * largest / len(design) + linear.l2,
-            linear.flattest * smallest / len(design) + linear.l2,
+            linear.max_curvature * largest / len(design) + linear.l2,
+            linear.min_curvature * smallest / len(design) + linear.l2,
         )
 
     return find

@@ -24,14 +24,14 @@ class Personalised:
 
     alpha: float  # how much of the global model everybody uses
     rounds: int  # how many rounds that took, of those affordable
-    accuracy: float  # the error that is guaranteed if the constants are exact
+    error: float  # what is guaranteed if the constants are exact
     constants: Constants
     run: Run  # `run.personal(i)` are the models
 
     def __repr__(self) -> str:
         return (
             f"Personalised(alpha={self.alpha:.4g} in {self.rounds} rounds, "
-            f"{self.run.ledger.total:,} bytes, error at most {self.accuracy:.3g}, {self.constants})"
+            f"{self.run.ledger.total:,} bytes, error at most {self.error:.3g}, {self.constants})"
         )
 
 
@@ -39,19 +39,19 @@ class Personalised:
 def personalise(
     model: Model,
     clients: Clients,
-    accuracy: float,
+    max_error: float,
     *,
     rounds: int | None = None,
     megabytes: float | None = None,
     optima: Optima | None = None,
-    bends: Curvature | None = None,
+    curvature: Curvature | None = None,
     evaluate: Evaluator | Sequence[Evaluator] | None = None,
     seed: int = 0,
     progress: bool | None = None,
 ) -> Personalised:
     r"""Personal models that a communication budget can pay for.
 
-    Finds the local optima, takes the largest $\alpha$ whose FLIX problem can be solved to `accuracy`
+    Finds the local optima, takes the largest $\alpha$ whose FLIX problem can be solved to `max_error`
     within the budget, and solves it: one round for $x_{\text{avg}}$, the others for gradient descent
     from there with step $1/L_\alpha$. With a generous budget $\alpha$ is 1, the global model; with
     none it is 0, every client's own.
@@ -59,11 +59,11 @@ def personalise(
     Args:
         model: a convex model; for others constants are estimates and the error is not guaranteed.
         clients: the population; everybody takes part in every round.
-        accuracy: $\epsilon$, how far above its minimum the FLIX objective may end.
+        max_error: $\epsilon$, how far above its minimum the FLIX objective may end.
         rounds: the budget in rounds.
         megabytes: or in millions of bytes, of all clients together, down and up.
         optima: local optima, if they are known (`hf.flix.local_optima`).
-        bends: smoothness and convexity, if they are known (`hf.diagnose.curvature`).
+        curvature: smoothness and convexity, if they are known (`hf.diagnose.curvature`).
         evaluate: one or several of `hf.evaluate`.
         seed: all randomness is a function of it.
         progress: a progress bar; unless given, only where someone is looking.
@@ -74,21 +74,21 @@ def personalise(
         >>> binary = hf.Examples(train.x, (train.y > 4).astype("int32"))
         >>> clients = hf.data.partition.iid(binary, clients=3)
         >>> model = hf.models.logistic_regression(l2=0.1)
-        >>> found = hf.flix.personalise(model, clients, accuracy=1e-2, rounds=5)
-        >>> found.accuracy <= 1e-2
+        >>> found = hf.flix.personalise(model, clients, max_error=1e-2, rounds=5)
+        >>> found.error <= 1e-2
         True
 
     Reference: Gasanov et al., "FLIX", AISTATS 2022, section 3.1.
     """
     optima = optima or local_optima(model, clients, seed=seed)
-    known = constants(model, clients, optima, bends, seed=seed)
+    known = constants(model, clients, optima, curvature, seed=seed)
     budget = _affordable(model, clients, rounds, megabytes, optima)
-    alpha = known.alpha(budget, accuracy)
-    needed = int(min(budget, known.rounds(alpha, accuracy)))
+    alpha = known.alpha(budget, max_error)
+    needed = int(min(budget, known.rounds(alpha, max_error)))
     settings: dict[str, Any] = {"evaluate": evaluate, "seed": seed, "progress": progress}
     step = known.step_size(alpha) if alpha else 1.0
     local = Local(step, steps=1)
-    descent = flix(alpha, optimum=optima.known())
+    descent = flix(alpha, solver=optima.known())
     if needed == 0:
         run = simulate(descent, model, clients, local, 0, **settings)
     else:
@@ -120,5 +120,6 @@ def _affordable(
     everyone = int((clients.sizes > 0).sum())
     size = nbytes(optima.x) // len(clients)
     number = float_type(optima.x).itemsize
-    left = megabytes * 1e6 - everyone * (2 * size + number)  # x_avg costs a number more
+    # x_avg costs a number more.
+    left = megabytes * 1e6 - everyone * (2 * size + number)
     return 0 if left < 0 else 1 + int(left // (everyone * 2 * size))

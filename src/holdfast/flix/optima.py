@@ -29,7 +29,7 @@ class Optima(NamedTuple):
     gradient_norms: np.ndarray
 
     def known(self) -> Known:
-        """The same as a solver: `hf.algorithms.flix(alpha, optimum=optima.known())`."""
+        """The same as a solver: `hf.algorithms.flix(alpha, solver=optima.known())`."""
         return Known(tree.map(PerClient, self.x))
 
     def flat(self) -> np.ndarray:
@@ -42,7 +42,7 @@ class Optima(NamedTuple):
 def local_optima(
     model: Model,
     clients: Clients,
-    optimum: Solver = _FIND,
+    solver: Solver = _FIND,
     *,
     seed: int = 0,
     params: Tree = None,
@@ -52,7 +52,7 @@ def local_optima(
     Args:
         model: the model.
         clients: the population.
-        optimum: how, from `hf.solvers`.
+        solver: how, from `hf.solvers`.
         seed: of the initial parameters, from which every search starts.
         params: initial parameters instead.
 
@@ -65,7 +65,7 @@ def local_optima(
         >>> bool((optima.gradient_norms <= 0.1).all())
         True
     """
-    algorithm = Algorithm(Flix(1.0, optimum), name="local_optima")
+    algorithm = Algorithm(Flix(1.0, solver), name="local_optima")
     experiment = Experiment(algorithm, model, clients, Local(1.0), seed=seed, params=params)
     start = experiment.begin()
     sizes = clients.sizes

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from jax import tree
 
+from holdfast import diagnose
 from holdfast.core import hyper
 from holdfast.data.clients import Clients
-from holdfast.diagnose.curvature import Curvature, curvature
+from holdfast.diagnose.curvature import Curvature
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.flix.optima import Optima, local_optima
 from holdfast.models.model import Model
@@ -81,41 +82,45 @@ class Constants:
     def _conditioning(self, alpha: Any) -> float:
         return min(1.0, max(0.0, self.convexity_at(alpha)) / self.smoothness_at(alpha))
 
-    def rounds(self, alpha: Any, accuracy: float) -> float:
-        r"""Rounds after which the error is below `accuracy`; infinity if no number is sure to do.
+    @explain_arguments
+    def rounds(self, alpha: Any, max_error: float) -> float:
+        r"""Rounds after which the error is below `max_error`; infinity if no number is sure to do.
 
         0 for $\alpha = 0$, 1 if one shot will do, else 1 and the steps of gradient descent after it.
         """
-        _check_accuracy(accuracy)
+        _check_max_error(max_error)
         if not self._alpha(alpha).any():
             return 0
         first = self.error(alpha, 1)
-        if first <= accuracy:
+        if first <= max_error:
             return 1
         conditioning = self._conditioning(alpha)
         if conditioning == 0:
             return math.inf
         if conditioning == 1:
             return 2
-        steps = math.ceil(math.log(accuracy / first) / math.log1p(-conditioning))
+        steps = math.ceil(math.log(max_error / first) / math.log1p(-conditioning))
         # Rounding of the logarithms may leave it one off.
-        while steps > 1 and self.error(alpha, steps) <= accuracy:
+        while steps > 1 and self.error(alpha, steps) <= max_error:
             steps -= 1
-        while self.error(alpha, 1 + steps) > accuracy:
+        while self.error(alpha, 1 + steps) > max_error:
             steps += 1
         return 1 + steps
 
-    def alpha(self, rounds: int, accuracy: float) -> float:
-        r"""The largest $\alpha$, the same for everybody, that `rounds` rounds serve to `accuracy`.
+    @explain_arguments
+    def alpha(self, rounds: int, max_error: float) -> float:
+        r"""The largest $\alpha$, the same for everybody, that `rounds` rounds serve to `max_error`.
 
         $$ \beta \le A q^{R - 1}, \quad A = \sqrt{2\epsilon / (L V)}, \quad q = 1/\sqrt{1 - \mu / L} $$
         """
-        _check_accuracy(accuracy)
+        _check_max_error(max_error)
         if rounds < 1:
             return 0.0
-        worst = self.error(1.0, rounds)  # it grows with the square of alpha
-        alpha = 1.0 if worst <= accuracy else math.sqrt(accuracy / worst)
-        while self.error(alpha, rounds) > accuracy:  # by rounding
+        # It grows with the square of alpha.
+        worst = self.error(1.0, rounds)
+        alpha = 1.0 if worst <= max_error else math.sqrt(max_error / worst)
+        # By rounding it may be above.
+        while self.error(alpha, rounds) > max_error:
             alpha = math.nextafter(alpha, 0.0)
         return alpha
 
@@ -172,9 +177,9 @@ class Constants:
         )
 
 
-def _check_accuracy(accuracy: float) -> None:
-    if not accuracy > 0:
-        raise HoldfastError(f"budget: accuracy={accuracy}; give a number above 0.")
+def _check_max_error(max_error: float) -> None:
+    if not max_error > 0:
+        raise HoldfastError(f"budget: max_error={max_error}; give a number above 0.")
 
 
 @explain_arguments
@@ -182,7 +187,7 @@ def constants(
     model: Model,
     clients: Clients,
     optima: Optima | None = None,
-    bends: Curvature | None = None,
+    curvature: Curvature | None = None,
     *,
     seed: int = 0,
 ) -> Constants:
@@ -192,7 +197,7 @@ def constants(
         model: the model.
         clients: the population.
         optima: local optima; found unless given.
-        bends: smoothness and convexity (`hf.diagnose.curvature`); exact for linear models and
+        curvature: smoothness and convexity (`hf.diagnose.curvature`); exact for linear models and
             estimated around the mean of the optima for others, unless given.
         seed: of what is drawn at random.
 
@@ -202,15 +207,15 @@ def constants(
         >>> binary = hf.Examples(train.x, (train.y > 4).astype("int32"))
         >>> clients = hf.data.partition.iid(binary, clients=3)
         >>> known = hf.flix.constants(hf.models.logistic_regression(l2=0.1), clients)
-        >>> known.rounds(alpha=0.0, accuracy=1e-3), known.rounds(alpha=0.01, accuracy=1e-2)
+        >>> known.rounds(alpha=0.0, max_error=1e-3), known.rounds(alpha=0.01, max_error=1e-2)
         (0, 1)
     """
     optima = optima or local_optima(model, clients, seed=seed)
     able = np.flatnonzero(clients.sizes)
-    if bends is None:
-        bends = curvature(model, clients, _mean_optimum(optima, able), seed=seed)
+    if curvature is None:
+        curvature = diagnose.curvature(model, clients, _mean_optimum(optima, able), seed=seed)
     return Constants(
-        bends.smoothness[able], bends.convexity[able], optima.flat()[able], bends.exact
+        curvature.smoothness[able], curvature.convexity[able], optima.flat()[able], curvature.exact
     )
 
 

@@ -27,7 +27,7 @@ class Flix(Rule):
     Args:
         alpha: $\alpha_i$ in [0, 1]: a number, one per client, or `hf.PerClient` of a function of the
             client's examples. 1 is the global model, 0 the client's own.
-        optimum: how clients find $x_i$, from `hf.solvers`; the search starts where the run began.
+        solver: how clients find $x_i$, from `hf.solvers`; the search starts where the run began.
 
     Reduces to: the other rules of the chain at `alpha=1`, bit for bit; local training at `alpha=0`.
 
@@ -42,7 +42,7 @@ class Flix(Rule):
 
     needs = frozenset({Need.WHOLE_MODEL})
     alpha: Any
-    optimum: Solver = LBFGS()
+    solver: Solver = LBFGS()
 
     def __post_init__(self) -> None:
         given = self.alpha.values if isinstance(self.alpha, hyper.PerClient) else self.alpha
@@ -59,10 +59,10 @@ class Flix(Rule):
         return State(client=Optimum(params, unknown))
 
     def prepare(self, at: ClientView) -> Tree:
-        return self.optimum.minimise(at.loss, at.grad, at.mine.x)
+        return self.solver.minimise(at.loss, at.grad, at.mine.x)
 
     def doubt(self, row: Tree) -> str | None:
-        return self.optimum.doubt(row)
+        return self.solver.doubt(row)
 
     def tilt(self, at: ClientView) -> Tilt:
         return Tilt(mix=(self.alpha, at.mine.x))
@@ -78,7 +78,7 @@ class OneShot(Around):
     Travels: the model down, one model and a number up.
 
     Args:
-        inner: `Flix(alpha, optimum)`.
+        inner: `Flix(alpha, solver)`.
         smoothness: $L_i$, a number or one per client; see `hf.diagnose.curvature`.
 
     Reduces to: the plain mean of local optima for equal $\alpha_i$ and $L_i$.
