@@ -162,7 +162,8 @@ def _watch(children: Sequence[subprocess.Popen[bytes]], notes: Sequence[Any]) ->
         if bad and failed is None:
             failed, deadline = bad[0], time.monotonic() + _GRACE
             if codes[bad[0]] not in (LOST, None) and (codes[bad[0]] or 0) > 0:
-                deadline = 0.0  # it said why itself; the others have nothing to add
+                # It said why itself; the others have nothing to add.
+                deadline = 0.0
         over = all(code is not None for code in codes)
         if over or (failed is not None and time.monotonic() > deadline):
             break

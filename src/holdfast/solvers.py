@@ -189,11 +189,13 @@ def _descend(
 
     def body(carry: Any) -> Any:
         z, state, _, k = carry
-        with jax.numpy_dtype_promotion("standard"):  # optax mixes counters and step sizes
+        # Optax mixes counters and step sizes.
+        with jax.numpy_dtype_promotion("standard"):
             f, g = optax.value_and_grad_from_state(value)(z, state=state)
             move, state = optimizer.update(g, state, z, value=f, grad=g, value_fn=value)
             z = optax.apply_updates(z, move)
-            steepness = norm(optax.tree.get(state, "grad"))  # the search has been there already
+            # The search has been there already.
+            steepness = norm(optax.tree.get(state, "grad"))
         return z, state, steepness.astype(begin.dtype), k + 1
 
     with jax.numpy_dtype_promotion("standard"):

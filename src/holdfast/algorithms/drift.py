@@ -137,7 +137,7 @@ def fedsplit(step_size: Any, average: Literal["all", "active"] = "active") -> Al
 
     Args:
         step_size: s, the step of the proximal operator.
-        average: the server's model is the mean of the `"active"` clients' rows, or of `"all"`.
+        average: the server's model is the mean of the `"active"` clients' $z_i$, or of `"all"`.
 
     Reduces to: the same method for both averages under full participation.
 

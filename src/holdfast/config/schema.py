@@ -103,7 +103,7 @@ class EngineSection(BaseModel):
 
 
 class StorageSection(BaseModel):
-    """How much memory clients' rows and examples may take, and where rows go beyond it."""
+    """How much memory clients' states and examples may take, and where states go beyond it."""
 
     model_config = _SECTION
     memory: StrictInt | StrictStr | None = None

@@ -27,7 +27,8 @@ PARTITION = File(
 )
 EXTRACTED = "img_align_celeba"
 SCALE = ((0.5,) * 3, (0.5,) * 3)
-TRAIN, TEST = 0, 2  # in the official partition; 1 is for validation
+# In the official partition; 1 is for validation.
+TRAIN, TEST = 0, 2
 
 Opener = Callable[[str], bytes]
 

@@ -18,7 +18,8 @@ from holdfast.data.clients import Examples
 from holdfast.errors import HoldfastError, explain_arguments
 
 _OPEN: dict[str, Any] = {".bz2": bz2.open, ".gz": gzip.open, ".xz": lzma.open}
-_NUMBER = rb"[-+.\deE]++"  # what else is no number, float() refuses
+# What else is no number, float() refuses.
+_NUMBER = rb"[-+.\deE]++"
 _PAIR = rb"\d{1,18}+:" + _NUMBER
 _LINE = re.compile(rb"\s*+" + _NUMBER + rb"(?:\s++" + _PAIR + rb")*+\s*+")
 

@@ -12,7 +12,8 @@ from holdfast.data.libsvm import libsvm
 from holdfast.errors import HoldfastError, did_you_mean, explain_arguments
 
 SITE = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets"
-TEST_SHARE = 0.2  # where the collection has no test file
+# Where the collection has no test file.
+TEST_SHARE = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +83,8 @@ def libsvm_set(
     classes = len(np.unique(train.y))
     if listed.test and test_share is None:
         test = libsvm(_path(listed, listed.test, folder, verify), listed.features)
-        if len(np.unique(test.y)) != classes:  # then equal numbers may mean different labels
+        # With other labels in one file, equal numbers may mean different labels.
+        if len(np.unique(test.y)) != classes:
             raise HoldfastError(
                 f"libsvm_set: {listed.test} has {len(np.unique(test.y))} labels but "
                 f"{listed.train} {classes}; give files of the same set."

@@ -112,7 +112,8 @@ def _movielens(
         raise HoldfastError(
             f"{of}: movies must be numbered 1..{items - 1}; give the official file."
         )
-    order = np.lexsort((when, user))  # stable, so ratings of one second keep the file's order
+    # Stable, so ratings of one second keep the file's order.
+    order = np.lexsort((when, user))
     x, y, owners = sequences(user[order], movie[order], context, max_examples)
     return reserve.split(x, y, owners, classes=items, vocabulary=items)
 
@@ -126,7 +127,8 @@ def read_ratings(raw: bytes, separator: bytes, what: str = "ratings") -> np.ndar
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # it stops at what is no number, and only warns
+            # NumPy stops at what is no number, and only warns.
+            warnings.simplefilter("error")
             numbers = np.fromstring(raw.replace(separator, b" "), np.int64, sep=" ")
     except (ValueError, DeprecationWarning):
         numbers = np.zeros(1, np.int64)

@@ -74,7 +74,8 @@ def synthetic_logistic(
     if kind == "type2":
         beta = rng.normal(0, spread["type2"], (clients, 1))
         centres = rng.normal(beta, 1, (clients, features))
-    deviation = np.arange(1, features + 1) ** -0.6  # whose squares are the variances j^-1.2
+    # Their squares are the variances j^-1.2.
+    deviation = np.arange(1, features + 1) ** -0.6
 
     def draw(amounts: np.ndarray) -> tuple[Examples, np.ndarray]:
         owner = np.repeat(np.arange(clients), amounts)

@@ -16,9 +16,12 @@ from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.models.model import GeneralisedLinear, Model
 from holdfast.trees import Tree, describe_shapes
 
-_DENSE_DESIGN = 256  # up to here all eigenvalues cost less than a few of them
-_DENSE_HESSIAN = 32  # and here, where every column costs a pass over the sample
-_TOLERANCE = 1e-5  # of estimates, relative to the width of the spectrum
+# Up to here all eigenvalues cost less than a few of them,
+_DENSE_DESIGN = 256
+# and up to here, where every column costs a pass over the sample.
+_DENSE_HESSIAN = 32
+# Of estimates, relative to the width of the spectrum.
+_TOLERANCE = 1e-5
 _RESTARTS = 500
 
 Ends = tuple[float, float]  # the largest and the smallest eigenvalue
@@ -126,7 +129,8 @@ def _design_ends(design: np.ndarray, both: bool) -> Ends:
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     n, d = design.shape
-    both = both and n >= d  # with fewer rows than columns there is a direction without curvature
+    # With fewer rows than columns there is a direction without curvature.
+    both = both and n >= d
     # The small end by Lanczos may take longer than all eigenvalues, or for ever.
     if both or min(n, d) <= _DENSE_DESIGN:
         ends = np.linalg.eigvalsh(design.T @ design if d <= n else design @ design.T)
@@ -163,7 +167,8 @@ def _estimate(
         few = min(most, len(own))
         # A stream of its own for each client: its estimate does not depend on the others.
         rows = np.random.default_rng([seed, client]).choice(own, few, replace=False)
-        rows = np.concatenate([rows, np.repeat(rows[:1], most - few)])  # one shape, compiled once
+        # One shape for all clients, so that one program is compiled.
+        rows = np.concatenate([rows, np.repeat(rows[:1], most - few)])
         batch = tree.map(lambda a: jnp.asarray(np.asarray(a)[rows]), clients.examples)
         keep = jnp.arange(most) < few
         found = []

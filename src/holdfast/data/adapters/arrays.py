@@ -113,5 +113,6 @@ def as_plain(values: Any) -> np.ndarray:
         return a
     try:
         return np.asarray(a.tolist())
-    except ValueError:  # rows of different lengths
+    # Rows of different lengths.
+    except ValueError:
         return a

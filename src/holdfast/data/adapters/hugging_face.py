@@ -126,9 +126,8 @@ def _array(values: list[Any], name: str, kind: Any, who: str) -> np.ndarray:
         raise HoldfastError(
             f"{who}: rows of column `{name}` differ in length; pad or cut them to one length."
         ) from None
-    if (
-        type(kind).__name__ == "Image" and a.dtype.kind == "u"
-    ):  # decoded already, as with_format does
+    # Decoded already, as with_format does.
+    if type(kind).__name__ == "Image" and a.dtype.kind == "u":
         return _scaled(a)
     check_finite({name: a}, who)
     return a

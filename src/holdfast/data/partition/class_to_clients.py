@@ -6,8 +6,8 @@ import numpy as np
 
 from holdfast.data.clients import Clients
 from holdfast.data.partition.common import (
+    check_clients,
     check_concentration,
-    even_sizes,
     grouped,
     log_gamma,
     read_labels,
@@ -61,7 +61,8 @@ def dirichlet_by_class(
     y, classes = read_labels(data, labels, "dirichlet_by_class")
     check_concentration(concentration, "dirichlet_by_class")
     n = len(y)
-    average = n / len(even_sizes(n, clients))
+    check_clients(clients)
+    average = n / clients
     least = int(average / 2) if min_examples is None else min_examples
     if not 0 <= least <= average:
         raise HoldfastError(
@@ -121,7 +122,8 @@ def _fill_up(owner: np.ndarray, clients: int, least: int) -> np.ndarray:
 def _cut_to_common_size(sizes: np.ndarray, amount: int) -> np.ndarray:
     """Sizes after the largest have given `amount` in all, cut to the same size (differing by one at most)."""
     low, high = 0, int(sizes.max())
-    while low < high:  # the largest size at which the cut yields enough
+    # The largest size at which the cut yields enough.
+    while low < high:
         level = (low + high + 1) // 2
         low, high = (
             (level, high) if np.maximum(sizes - level, 0).sum() >= amount else (low, level - 1)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.data.clients import Clients, count
-from holdfast.data.partition.common import even_sizes, lognormal_sizes
+from holdfast.data.partition.common import check_clients, even_sizes, lognormal_sizes
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.trees import Tree
 
@@ -78,7 +78,7 @@ def in_order(data: Tree, clients: int) -> Clients:
         [[0, 1], [2, 3], [4, 5, 6]]
     """
     n = count(data)
-    even_sizes(n, clients)  # refuses numbers of clients that make no sense
+    check_clients(clients)
     return Clients(data, np.arange(n), np.arange(clients + 1) * n // clients)
 
 
