@@ -190,6 +190,7 @@ def test_others_may_be_kept_for_testing(tmp_path):
         ({"source": "gutenburg"}, "did you mean `gutenberg`"),
         ({"predict": "all"}, "give `last` or `every`"),
         ({"length": 0}, "length=0; give"),
+        ({"roles": 2.5}, "roles=2.5; give a whole number"),
         ({"test": "later on"}, "give `later` or `others`"),
         ({"test_share": 1.0}, "test_share=1.0; give"),
         ({"file": "nowhere"}, "nowhere is missing"),

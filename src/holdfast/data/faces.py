@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.data.cache import File, Folder, home, obtain, opened_archive, optional
+from holdfast.data.checks import check_counts, check_limits
 from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
 from holdfast.data.images import as_floats
@@ -66,9 +67,8 @@ def celeba(
             extracted from it, and the lists lie in it or in its subfolder `celeba`.
         verify: compare checksums.
     """
-    for name, value in (("size", size), ("min_examples", min_examples), ("people", people)):
-        if value is not None and value < 1:
-            raise HoldfastError(f"celeba: {name}={value}; give a whole number of at least 1.")
+    check_counts("celeba", size=size, min_examples=min_examples)
+    check_limits("celeba", people=people)
     official = test == "official"
     reserve = Reserve("later" if official else test, test_share, seed)
     reserve.check("celeba")

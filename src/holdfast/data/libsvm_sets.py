@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from holdfast.data.cache import File, Folder, check, home, obtain
+from holdfast.data.checks import check_share
 from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
 from holdfast.data.libsvm import libsvm
@@ -74,10 +75,8 @@ def libsvm_set(
     """
     if which not in SETS:
         raise HoldfastError(f"libsvm_set: unknown set `{which}`; {did_you_mean(str(which), SETS)}")
-    if test_share is not None and not 0 <= test_share < 1:
-        raise HoldfastError(
-            f"libsvm_set: test_share={test_share}; give a number from 0 to below 1, such as 0.2."
-        )
+    if test_share is not None:
+        check_share("libsvm_set", test_share)
     listed = SETS[which]
     train = libsvm(_path(listed, listed.train, folder, verify), listed.features)
     classes = len(np.unique(train.y))

@@ -5,8 +5,9 @@ import warnings
 import numpy as np
 
 from holdfast.data.cache import Archive, File, Folder, contents
+from holdfast.data.checks import check_counts, check_limits
 from holdfast.data.dataset import Dataset
-from holdfast.data.reserve import Reserve
+from holdfast.data.reserve import Reserve, owner_runs
 from holdfast.errors import HoldfastError, explain_arguments
 
 # GroupLens publishes MD5 sums beside the archives; these are TensorFlow Datasets', of the same files.
@@ -102,9 +103,8 @@ def _movielens(
     folder: Folder,
     verify: bool,
 ) -> Dataset:
-    for name, value in (("context", context), ("max_examples", max_examples)):
-        if value is not None and value < 1:
-            raise HoldfastError(f"{of}: {name}={value}; give a whole number of at least 1.")
+    check_counts(of, context=context)
+    check_limits(of, max_examples=max_examples)
     reserve.check(of)
     (raw,) = contents(of, archive, folder, verify)
     user, movie, _, when = read_ratings(raw, separator, of).T
@@ -151,9 +151,7 @@ def sequences(
         >>> x.tolist(), y.tolist(), owners.tolist()
         ([[5, 0], [5, 6], [8, 0]], [6, 7, 9], [1, 1, 2])
     """
-    starts = np.flatnonzero(np.r_[len(owner) > 0, owner[1:] != owner[:-1]])
-    sizes = np.diff(np.r_[starts, len(owner)])
-    place = np.arange(len(owner)) - np.repeat(starts, sizes)  # within the owner's items
+    sizes, place = owner_runs(owner)
     behind = np.repeat(sizes, sizes) - place  # 1 for the owner's last
     rows = np.flatnonzero((place > 0) & (behind <= (max_examples or len(owner))))
     length = np.minimum(place[rows], context)[:, None]

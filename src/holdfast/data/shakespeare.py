@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from holdfast.data.cache import Archive, File, Folder, check, contents, home, obtain
+from holdfast.data.checks import check_counts, check_limits
 from holdfast.data.dataset import Dataset
-from holdfast.data.reserve import Reserve
+from holdfast.data.reserve import Reserve, draw_owners
 from holdfast.data.text import windows
 from holdfast.errors import HoldfastError, did_you_mean, explain_arguments
 
@@ -97,17 +98,14 @@ def shakespeare(
         raise HoldfastError(f"shakespeare: source `{source}`; {did_you_mean(str(source), SOURCES)}")
     if predict not in ("last", "every"):
         raise HoldfastError(f"shakespeare: predict={predict!r}; give `last` or `every`.")
-    for name, value in (("length", length), ("stride", stride), ("roles", roles)):
-        if value is not None and value < 1:
-            raise HoldfastError(f"shakespeare: {name}={value}; give a whole number of at least 1.")
+    check_counts("shakespeare", length=length, stride=stride)
+    check_limits("shakespeare", roles=roles)
     reserve = Reserve(test, test_share, seed)
     reserve.check("shakespeare")
     text = _text(source, folder, verify, file)
     spoken = gutenberg_roles(text) if source == "gutenberg" else tiny_roles(text)
     names = sorted(name for name, lines in spoken.items() if len(lines) > FEW_LINES)
-    if roles is not None:
-        drawn = np.random.default_rng(seed).permutation(len(names))[:roles]
-        names = [names[k] for k in sorted(drawn)]
+    names = draw_owners(names, roles, seed)
     parts = [windows(encode(as_leaf(spoken[name])), length, stride) for name in names]
     if not sum(map(len, parts)):
         raise _nobody(length, source)

@@ -17,9 +17,11 @@ from holdfast.data.cache import (
     opened_archive,
     optional,
 )
+from holdfast.data.checks import check_limits
 from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
-from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.data.reserve import draw_owners
+from holdfast.errors import explain_arguments
 
 SITE = "https://storage.googleapis.com/tff-datasets-public"
 # Checksums: TensorFlow Federated, simulation/datasets/stackoverflow.py.
@@ -75,25 +77,14 @@ def stack_overflow(
             it or in its subfolder `stack_overflow`.
         verify: compare checksums.
     """
-    for name, value in (
-        ("users", users),
-        ("max_examples", max_examples),
-        ("words", words),
-        ("tags", tags),
-    ):
-        if value is not None and value < 1:
-            raise HoldfastError(
-                f"stack_overflow: {name}={value}; give a whole number of at least 1."
-            )
+    check_limits("stack_overflow", users=users, max_examples=max_examples, words=words, tags=tags)
     h5py = optional("h5py", "h5py", "stack_overflow")
     (raw_words,) = contents("stack_overflow", WORDS, folder, verify)
     (raw_tags,) = contents("stack_overflow", TAGS, folder, verify)
     word_ids, tag_ids = read_words(raw_words, words), read_tags(raw_tags, tags)
     train_path, test_path = _posts(folder, verify)
     with h5py.File(train_path, "r") as before, h5py.File(test_path, "r") as after:
-        everybody = sorted(before["examples"])
-        order = np.random.default_rng(seed).permutation(len(everybody))[:users]
-        drawn = [everybody[k] for k in sorted(order)]
+        drawn = draw_owners(sorted(before["examples"]), users, seed)
         train, owners = read_posts(before["examples"], drawn, max_examples, word_ids, tag_ids)
         test, test_owners = read_posts(after["examples"], drawn, max_examples, word_ids, tag_ids)
     return Dataset(train, test, owners, test_owners, len(tag_ids), len(word_ids))

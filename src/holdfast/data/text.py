@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.data.checks import check_counts, check_limits
 from holdfast.data.dataset import Dataset
-from holdfast.data.reserve import OTHERS, Reserve
+from holdfast.data.reserve import OTHERS, Reserve, draw_owners
 from holdfast.errors import HoldfastError, explain_arguments
 
 _DECOMPRESS: dict[str, Any] = {
@@ -71,9 +72,8 @@ def text(
         >>> data.train.x[0].tolist(), data.train.y[0].tolist(), data.vocabulary
         ([1, 2, 1], [2, 1, 2], 3)
     """
-    for name, value in (("window", window), ("characters", characters), ("authors", authors)):
-        if value is not None and value < 1:
-            raise HoldfastError(f"text: {name}={value}; give a whole number of at least 1.")
+    check_counts("text", window=window)
+    check_limits("text", characters=characters, authors=authors)
     reserve = Reserve(test, test_share, seed)
     reserve.check("text")
     path = Path(path)
@@ -85,9 +85,7 @@ def text(
         raise HoldfastError(
             f"text: {path} has nobody with {enough} bytes or more; lower `min_bytes` or `window`."
         )
-    if authors is not None:
-        drawn = np.random.default_rng(seed).permutation(len(names))[:authors]
-        names = [names[k] for k in sorted(drawn)]
+    names = draw_owners(names, authors, seed)
     texts = [wrote[name] for name in names]
     code, vocabulary = numbering(texts, characters, alphabet)
     cut = [windows(code[np.frombuffer(one, np.uint8)], window, window + 1) for one in texts]

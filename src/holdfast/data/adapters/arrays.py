@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.data.checks import check_share
 from holdfast.data.clients import Examples, check_finite, count
 from holdfast.data.dataset import Dataset
 from holdfast.errors import HoldfastError, explain_arguments
@@ -34,7 +35,7 @@ def from_arrays(
         >>> data.classes, data.natural()
         (2, (Clients(5 with 16 to 16 examples, 80 in all), Clients(5 with 4 to 4 examples, 20 in all)))
     """
-    check_share(test_share, "from_arrays")
+    check_share("from_arrays", test_share)
     labels, classes = as_labels(y, "from_arrays")
     examples = Examples(as_inputs(x, "from_arrays"), labels)
     n = count(examples)
@@ -70,12 +71,6 @@ def _tested(n: int, owners: np.ndarray | None, share: float, seed: int) -> np.nd
     tested = np.zeros(n, bool)
     tested[by_group[place < np.repeat(kept, sizes)]] = True
     return tested
-
-
-def check_share(share: float, who: str) -> None:
-    """Refuse what is no share that leaves something to train on."""
-    if not 0 <= share < 1:
-        raise HoldfastError(f"{who}: test_share={share}; give a number from 0 to below 1.")
 
 
 def as_inputs(x: Any, who: str) -> np.ndarray:

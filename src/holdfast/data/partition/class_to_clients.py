@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.data.checks import check_counts
 from holdfast.data.clients import Clients
 from holdfast.data.partition.common import (
-    check_clients,
     check_concentration,
     grouped,
     log_gamma,
@@ -61,7 +61,7 @@ def dirichlet_by_class(
     y, classes = read_labels(data, labels, "dirichlet_by_class")
     check_concentration(concentration, "dirichlet_by_class")
     n = len(y)
-    check_clients(clients)
+    check_counts("partition", clients=clients)
     average = n / clients
     least = int(average / 2) if min_examples is None else min_examples
     if not 0 <= least <= average:

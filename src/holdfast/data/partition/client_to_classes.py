@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.data.checks import check_counts
 from holdfast.data.clients import Clients
 from holdfast.data.partition.common import (
-    check_clients,
     check_concentration,
     grouped,
     log_gamma,
@@ -89,7 +89,7 @@ def _sizes(
         return lognormal_sizes(rng, n, clients, sigma, "dirichlet")
     if sigma != 0:
         raise HoldfastError(f"partition.dirichlet: sizes and sigma={sigma}; give one of them.")
-    check_clients(clients)
+    check_counts("partition", clients=clients)
     wanted = np.asarray(sizes)
     if len(wanted) != clients or wanted.min() < 0 or wanted.sum() > n:
         raise HoldfastError(

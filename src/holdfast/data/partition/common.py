@@ -5,20 +5,15 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.data.checks import check_counts
 from holdfast.data.clients import Clients, count
 from holdfast.errors import HoldfastError
 from holdfast.trees import Tree
 
 
-def check_clients(clients: int) -> None:
-    """Refuse a number of clients that makes no sense."""
-    if not isinstance(clients, int | np.integer) or clients < 1:
-        raise HoldfastError(f"partition: clients={clients!r}; give a whole number of at least 1.")
-
-
 def even_sizes(examples: int, clients: int) -> np.ndarray:
     """Equal sizes, differing by one at most."""
-    check_clients(clients)
+    check_counts("partition", clients=clients)
     return np.full(clients, examples // clients) + (np.arange(clients) < examples % clients)
 
 
