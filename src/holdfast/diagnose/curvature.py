@@ -91,10 +91,10 @@ def curvature(
         >>> bent.smoothness.round(1).tolist(), bent.convexity.tolist(), bent.exact
         ([3.0, 2.9, 3.0, 2.9], [0.1, 0.1, 0.1, 0.1], True)
     """
-    most = 512 if examples is None else examples
-    if most < 1 or points < 0 or not radius > 0:
+    max_examples = 512 if examples is None else examples
+    if max_examples < 1 or points < 0 or not radius > 0:
         raise HoldfastError(
-            f"curvature: examples={most}, points={points}, radius={radius}; give at least 1 example, "
+            f"curvature: examples={max_examples}, points={points}, radius={radius}; give at least 1 example, "
             f"0 points and a radius above 0."
         )
     check_finite(clients.examples, "curvature")
@@ -104,7 +104,7 @@ def curvature(
         find = _closed_form(model.linear, clients)
     else:
         find = _estimate(
-            model, clients, params, min(most, clients.sizes.max()), points, radius, seed
+            model, clients, params, min(max_examples, clients.sizes.max()), points, radius, seed
         )
     ends = np.zeros((len(clients), 2))
     for i in _watched(np.flatnonzero(clients.sizes).tolist(), progress):
@@ -146,7 +146,7 @@ def _estimate(
     model: Model,
     clients: Clients,
     params: Tree,
-    most: int,
+    max_examples: int,
     points: int,
     radius: float,
     seed: int,
@@ -164,13 +164,13 @@ def _estimate(
 
     def find(client: int) -> Ends:
         own = clients.rows(client)
-        few = min(most, len(own))
+        few = min(max_examples, len(own))
         # A stream of its own for each client: its estimate does not depend on the others.
         rows = np.random.default_rng([seed, client]).choice(own, few, replace=False)
         # One shape for all clients, so that one program is compiled.
-        rows = np.concatenate([rows, np.repeat(rows[:1], most - few)])
+        rows = np.concatenate([rows, np.repeat(rows[:1], max_examples - few)])
         batch = tree.map(lambda a: jnp.asarray(np.asarray(a)[rows]), clients.examples)
-        keep = jnp.arange(most) < few
+        keep = jnp.arange(max_examples) < few
         found = []
         for place in places:
 
