@@ -58,7 +58,7 @@ def test_smaller_alpha_needs_fewer_rounds_and_diana_does_not_stall(x64, tmp_path
         rounds={logistic.GD: 60, logistic.DIANA: 200, logistic.DCGD: 100},
         accuracy=1e-6,
         beside_dcgd=(logistic.DIANA,),
-        most=200,
+        max_examples=200,
     )
     found = logistic.compare(study, ("ijcnn1",), tmp_path, lambda *_: None)
     assert found.generated == ["ijcnn1"]

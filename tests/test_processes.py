@@ -66,7 +66,7 @@ from jax import tree
 import holdfast as hf
 from holdfast import processes
 
-processes.join_as_told()
+processes.connect_from_environment()
 rng = np.random.default_rng(0)
 def population(clients, weight):
     sizes = rng.integers(3, 20, clients)
@@ -139,7 +139,7 @@ import sys
 import jax
 from holdfast import processes
 if len(sys.argv) > 2:
-    processes.join(sys.argv[2], 2, int(sys.argv[3]))
+    processes.connect(sys.argv[2], 2, int(sys.argv[3]))
 import numpy as np
 import holdfast as hf
 from holdfast.testing import _everything
@@ -191,6 +191,6 @@ def test_rows_and_examples_are_divided_in_memory_and_on_disk(tmp_path):
 
 def test_a_rank_too_many_is_refused():
     with pytest.raises(HoldfastError, match=r"rank=2 of 2; give a number in 0..1"):
-        processes.join("127.0.0.1:7000", 2, 2)
+        processes.connect("127.0.0.1:7000", 2, 2)
     with pytest.raises(HoldfastError, match=r"coordinator='somewhere'; give host and port"):
-        processes.join("somewhere", 2, 0)
+        processes.connect("somewhere", 2, 0)

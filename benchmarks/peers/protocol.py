@@ -172,7 +172,7 @@ def _status(process: int, field: str) -> int:
     return int(found[0]) * 1024 if found else 0
 
 
-def in_turn(
+def timed_rounds(
     asked: Options, watch: Watch, a_round: Callable[[int], None], after: Callable[[], None]
 ) -> None:
     """Rounds of a side that has no loop of its own; `after` waits until the result is there."""

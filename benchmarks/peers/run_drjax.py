@@ -72,9 +72,9 @@ def main() -> None:
         everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
         state[:], data = jax.device_put((list(state), data), everywhere)
         with mesh:
-            protocol.in_turn(asked, watch, advance, wait)
+            protocol.timed_rounds(asked, watch, advance, wait)
     else:
-        protocol.in_turn(asked, watch, advance, wait)
+        protocol.timed_rounds(asked, watch, advance, wait)
     final = {name: np.asarray(a) for name, a in state[0].items()}
     protocol.finish(asked, watch, final, jax=jax.__version__)
 

@@ -111,7 +111,7 @@ def main() -> None:
         def params():
             return state[0]
 
-    protocol.in_turn(asked, watch, a_round, after=lambda: jax.block_until_ready(params()))
+    protocol.timed_rounds(asked, watch, a_round, after=lambda: jax.block_until_ready(params()))
     final = {name: np.asarray(a) for name, a in params().items()}
     protocol.finish(asked, watch, final, jax=jax.__version__)
 

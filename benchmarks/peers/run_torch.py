@@ -35,7 +35,7 @@ def main() -> None:
             if dynamic:
                 s.add_(correction.add_(m, alpha=task.share))
 
-    protocol.in_turn(asked, watch, a_round, after=lambda: None)
+    protocol.timed_rounds(asked, watch, a_round, after=lambda: None)
     final = dict(zip(learnt(module), server, strict=True))
     protocol.finish(asked, watch, from_torch(problem, final), torch=torch.__version__)
 

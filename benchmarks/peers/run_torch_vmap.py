@@ -62,7 +62,7 @@ def main() -> None:
                 h[n] += task.share * mean
                 s += h[n]
 
-    protocol.in_turn(asked, watch, a_round, after=lambda: None)
+    protocol.timed_rounds(asked, watch, a_round, after=lambda: None)
     protocol.finish(asked, watch, from_torch(problem, server), torch=torch.__version__)
 
 

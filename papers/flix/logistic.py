@@ -32,7 +32,7 @@ class Study:
     shares: tuple[float, ...]  # k as a share of d; 0 is k = 1
     rounds: dict[str, int]  # at most, by method
     precise: float = 1e-12  # a run ends at this gap
-    most: int | None = None  # examples to use, the first of the file; all unless given
+    max_examples: int | None = None  # to use, the first of the file; all unless given
     beside_dcgd: tuple[str, ...] = ()  # what else to run on few clients, with the largest k
 
 
@@ -74,7 +74,7 @@ def smaller(study: Study) -> Study:
         shares=(1 / 3,),
         rounds={GD: 40, DIANA: 40, DCGD: 40},
         beside_dcgd=(),
-        most=800,
+        max_examples=800,
     )
 
 
@@ -118,10 +118,10 @@ def build(name: str, examples: hf.Examples, clients: int, study: Study) -> Probl
     """
     divided = hf.data.partition.in_order(examples, clients)
     model = hf.models.logistic_regression(l2=study.l2, intercept=False)
-    bends = hf.diagnose.curvature(model, divided, progress=False)
-    search = hf.solvers.GradientDescent(hf.PerClient(1 / bends.smoothness), study.tolerance)
+    curvature = hf.diagnose.curvature(model, divided, progress=False)
+    search = hf.solvers.GradientDescent(hf.PerClient(1 / curvature.smoothness), study.tolerance)
     optima = hf.flix.local_optima(model, divided, search)
-    constants = hf.flix.constants(model, divided, optima, bends)
+    constants = hf.flix.constants(model, divided, optima, curvature)
     alphas = {*study.alphas, *study.compressed_alphas}
     objectives = {a: Objective.of(divided, optima.flat(), a, study.l2) for a in alphas}
     return Problem(name, study, divided, model, optima, constants, objectives)
@@ -133,7 +133,7 @@ def descend(problem: Problem, setting: Setting, rounds: int, every: int, watch: 
     compressor = None if setting.method == GD else hf.wires.RandK(k=k)
     step = known.step_size(alpha, compressor, diana=setting.method == DIANA)
     algorithm = hf.algorithms.flix(
-        alpha, by=_solver(setting.method, compressor), optimum=problem.optima.known()
+        alpha, by=_solver(setting.method, compressor), solver=problem.optima.known()
     )
     objective, start = problem.objectives[alpha], problem.start
     what = f"{setting.data}, {setting.method}, alpha={alpha:g}, k={k}"
@@ -204,7 +204,7 @@ def compare(study: Study, names: Sequence[str], folder: Path, watch: Watch) -> F
     curves, problems = [], []
     for name in names:
         x, y = data.load(name, folder)
-        examples = hf.Examples(x[: study.most], y[: study.most])
+        examples = hf.Examples(x[: study.max_examples], y[: study.max_examples])
         for clients, methods in (
             (study.many, (GD, DIANA)),
             (study.few, (DCGD, *study.beside_dcgd)),

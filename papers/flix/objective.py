@@ -115,14 +115,14 @@ class Objective:
         return float(np.sum((terms.alpha * (data + terms.l2 * deployed)) ** 2))
 
 
-def _newton(terms: Terms, most: int = 300) -> tuple[np.ndarray, float]:
+def _newton(terms: Terms, max_steps: int = 300) -> tuple[np.ndarray, float]:
     """Newton's method, damped where it must be, until it expects to gain no more than 1e-16.
 
     Without a penalty some directions have no curvature, or lose it on the way to infinity.
     """
     x, damping = np.mean(terms.optima, axis=0), 1e-3
     value, unit = float(_evaluate(x, terms)), np.eye(len(x))
-    for _ in range(most):
+    for _ in range(max_steps):
         slope, bend = np.asarray(_slope(x, terms)), np.asarray(_bend(x, terms))
         move = np.linalg.solve(bend + damping * np.trace(bend) * unit, slope)
         new = float(_evaluate(x - move, terms))

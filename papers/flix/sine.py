@@ -23,7 +23,7 @@ def run(folder: Path, results: Path, quick: bool, watch: Watch = silent) -> str:
         slow = {}
     else:
         found = sines.compare(watch=watch)
-        slow = {most: sines.compare_descent(most, watch=watch) for most in sines.LENGTHS}
+        slow = {limit: sines.compare_descent(limit, watch=watch) for limit in sines.LENGTHS}
     draw(found, results)
     text = section(found, slow)
     report.write(results, "sine", text)
@@ -151,7 +151,7 @@ def by_descent(found: Curves, slow: dict[int, Descent]) -> str:
     draws = len(one.error)
     same = [found.alphas.index(alpha) for alpha in one.alphas]
     errors = {"L-BFGS": found.by_proportion[MANY, UNEVEN][:draws, same]}
-    errors |= {f"gradient descent, at most {most} steps": d.error for most, d in slow.items()}
+    errors |= {f"gradient descent, at most {limit} steps": d.error for limit, d in slow.items()}
     rows = [(name, *(f"{value:.5f}" for value in error.mean(0))) for name, error in errors.items()]
     head = f"{MANY} points, {UNEVEN[0]} : {UNEVEN[1]} clients, {draws} draws; alpha:"
     return report.markdown([head, *(f"{a:g}" for a in one.alphas)], rows)
@@ -165,12 +165,12 @@ def gains(slow: Descent) -> np.ndarray:
 
 def descent_verdict(slow: dict[int, Descent]) -> Iterator[str]:
     """Whether the paper's optimiser changes the answer, and how long it ran."""
-    means = {most: float(np.exp(np.mean(np.log(gains(one))))) for most, one in slow.items()}
-    for most, one in slow.items():
+    means = {limit: float(np.exp(np.mean(np.log(gains(one))))) for limit, one in slow.items()}
+    for limit, one in slow.items():
         wins = f"{int(np.sum(gains(one) < 1))} of {len(one.error)} draws"
         yield (
-            f"- The paper's optimiser, at most {most} steps, {MANY} points: some mixture beats both ends "
-            f"in {wins}, with {means[most]:.2f} times the error of the better end. "
+            f"- The paper's optimiser, at most {limit} steps, {MANY} points: some mixture beats both ends "
+            f"in {wins}, with {means[limit]:.2f} times the error of the better end. "
             f"{one.late_clients:.0%} of the clients' searches and {one.late:.0%} of the server's did not "
             f"reach the tolerance."
         )

@@ -42,9 +42,9 @@ def quasi_newton(tolerance: float) -> hf.solvers.Solver:
     return hf.solvers.LBFGS(tolerance)
 
 
-def descent(most: int) -> Search:
+def descent(max_steps: int) -> Search:
     """The paper's optimiser, with at most so many steps."""
-    return lambda tolerance: hf.solvers.LineSearch(tolerance, most)
+    return lambda tolerance: hf.solvers.LineSearch(tolerance, max_steps)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,14 +225,14 @@ def compare(
     return Curves(tuple(alphas), arrays, remedies, np.array(shares), np.array(sweep.excess))
 
 
-def compare_descent(most: int, draws: int = DESCENT_DRAWS, watch: Watch = silent) -> Descent:
+def compare_descent(max_steps: int, draws: int = DESCENT_DRAWS, watch: Watch = silent) -> Descent:
     """The paper's optimiser on its number of points."""
     sweep = Sweeps(FEW_ALPHAS, draws, watch)
     norms = []
     for seed in range(draws):
         around = world(MANY, seed)
         sweep.tell("gradient descent, local optima")
-        given = prepare(around, seed, descent(most)).of(around.members(UNEVEN))
+        given = prepare(around, seed, descent(max_steps)).of(around.members(UNEVEN))
         norms.append(given.optima.gradient_norms)
         sweep("gradient descent", mixture_error, given)
     return Descent(

@@ -102,7 +102,7 @@ def prepare(split: people.Split, tolerances: Sequence[float]) -> Prepared:
         warnings.simplefilter("ignore", hf.HoldfastWarning)
         optima = {
             tolerance: hf.flix.local_optima(
-                model, split.train, hf.solvers.LBFGS(tolerance, most=200)
+                model, split.train, hf.solvers.LBFGS(tolerance, max_steps=200)
             )
             for tolerance in tolerances
         }
@@ -113,7 +113,7 @@ def train(given: Prepared, method: float | str, choice: Choice, rounds: int) -> 
     """FLIX with this alpha, or FOMAML or Reptile, to the round that is best on validation data."""
     rate, second = choice
     if not isinstance(method, str):
-        algorithm = hf.algorithms.flix(method, optimum=given.optima[second].known())
+        algorithm = hf.algorithms.flix(method, solver=given.optima[second].known())
         # The curvature of the FLIX objective is alpha squared times the model's.
         local = hf.Local(rate / (method**2 or 1), steps=1)
         return best_round(given.split, algorithm, local, rounds if method else 1, None)

@@ -85,9 +85,9 @@ def generate(users: int, seed: int = 0) -> list[np.ndarray]:
     return [one_user() for _ in range(users)]
 
 
-def as_examples(sequence: np.ndarray, most: int) -> hf.Examples:
+def as_examples(sequence: np.ndarray, max_examples: int) -> hf.Examples:
     """The last items of a sequence, each with up to ten before it."""
-    first = max(1, len(sequence) - most)
+    first = max(1, len(sequence) - max_examples)
     context = np.zeros((len(sequence) - first, CONTEXT), np.int32)
     for row, k in zip(context, range(first, len(sequence)), strict=True):
         before = sequence[max(0, k - CONTEXT) : k]

@@ -172,9 +172,9 @@ def _divide(count: int, coordinator: str | None, rank: int) -> None:
     from holdfast import processes
 
     if processes.COORDINATOR in os.environ:
-        processes.join_as_told()
+        processes.connect_from_environment()
     elif coordinator is not None:
-        processes.join(coordinator, count, rank)
+        processes.connect(coordinator, count, rank)
     elif count > 1:
         again = [sys.executable, "-m", "holdfast.cli", *sys.argv[1:]]
         raise typer.Exit(processes.launch(again, count))

@@ -8,7 +8,19 @@ import numpy as np
 
 from holdfast.errors import HoldfastError, explain_arguments
 
-__all__ = ["Cohort", "bernoulli", "everyone", "fixed", "schedule", "weighted"]
+__all__ = [
+    "Bernoulli",
+    "Cohort",
+    "Everyone",
+    "Fixed",
+    "Schedule",
+    "Weighted",
+    "bernoulli",
+    "everyone",
+    "fixed",
+    "schedule",
+    "weighted",
+]
 
 
 class Cohort(Protocol):

@@ -47,7 +47,7 @@ def is_first() -> bool:
     return rank() == 0
 
 
-def join(coordinator: str, processes: int, rank: int) -> None:
+def connect(coordinator: str, processes: int, rank: int) -> None:
     """Meet the other processes; before JAX is used for anything else.
 
     Args:
@@ -76,10 +76,10 @@ def join(coordinator: str, processes: int, rank: int) -> None:
     )
 
 
-def join_as_told() -> None:
+def connect_from_environment() -> None:
     """Meet the others if the environment says that there are any."""
     if COORDINATOR in os.environ:
-        join(os.environ[COORDINATOR], int(os.environ[COUNT]), int(os.environ[RANK]))
+        connect(os.environ[COORDINATOR], int(os.environ[COUNT]), int(os.environ[RANK]))
 
 
 def wait_for_all(what: str) -> None:
@@ -162,7 +162,8 @@ def _watch(children: Sequence[subprocess.Popen[bytes]], notes: Sequence[Any]) ->
         if bad and failed is None:
             failed, deadline = bad[0], time.monotonic() + _GRACE
             if codes[bad[0]] not in (LOST, None) and (codes[bad[0]] or 0) > 0:
-                deadline = 0.0  # it said why itself; the others have nothing to add
+                # It said why itself; the others have nothing to add.
+                deadline = 0.0
         over = all(code is not None for code in codes)
         if over or (failed is not None and time.monotonic() > deadline):
             break

@@ -12,6 +12,8 @@ from holdfast.core.struct import Struct, static
 from holdfast.errors import HoldfastError
 from holdfast.trees import Tree, axpy, float_type, norm
 
+__all__ = ["LBFGS", "GradientDescent", "Known", "LineSearch", "Optimum", "Solver"]
+
 
 class Optimum(NamedTuple):
     """Where a solver stopped, and how steep it still is there."""
@@ -32,22 +34,22 @@ class Solver(Struct):
         return None
 
 
-def _stopped_early(found: Optimum, tolerance: Any, most: int) -> str | None:
+def _stopped_early(found: Optimum, tolerance: Any, max_steps: int) -> str | None:
     if float(found.gradient_norm) <= tolerance:
         return None
     if not math.isfinite(found.gradient_norm):
         return "its gradient is not finite; check its data, or take a smaller step"
     return (
-        f"stopped after {most} steps at gradient norm {float(found.gradient_norm):.2g}, above "
-        f"the tolerance {tolerance:g}; raise `tolerance` or `most`"
+        f"stopped after {max_steps} steps at gradient norm {float(found.gradient_norm):.2g}, above "
+        f"the tolerance {tolerance:g}; raise `tolerance` or `max_steps`"
     )
 
 
-def _check(owner: str, tolerance: Any, most: int) -> None:
+def _check(owner: str, tolerance: Any, max_steps: int) -> None:
     if isinstance(tolerance, int | float) and not tolerance > 0:
         raise HoldfastError(f"{owner}: tolerance={tolerance}; give a gradient norm above 0.")
-    if not isinstance(most, int) or most < 1:
-        raise HoldfastError(f"{owner}: most={most!r}; give a whole number of at least 1.")
+    if not isinstance(max_steps, int) or max_steps < 1:
+        raise HoldfastError(f"{owner}: max_steps={max_steps!r}; give a whole number of at least 1.")
 
 
 class GradientDescent(Solver):
@@ -58,7 +60,7 @@ class GradientDescent(Solver):
     Args:
         step: $1/L_i$, a number or one per client; see `hf.diagnose.curvature`.
         tolerance: gradient norm to stop at.
-        most: steps to stop after in any case.
+        max_steps: steps to stop after in any case.
 
     Example:
         >>> import holdfast as hf
@@ -68,15 +70,15 @@ class GradientDescent(Solver):
 
     step: Any
     tolerance: Any = 1e-6
-    most: int = static(default=100_000)
+    max_steps: int = static(default=100_000)
 
     def __post_init__(self) -> None:
-        _check("GradientDescent", self.tolerance, self.most)
+        _check("GradientDescent", self.tolerance, self.max_steps)
 
     def minimise(self, loss: Any, grad: Any, start: Tree) -> Optimum:
         def unfinished(carry: Any) -> Any:
             _, g, k = carry
-            return (norm(g) > self.tolerance) & (k < self.most)
+            return (norm(g) > self.tolerance) & (k < self.max_steps)
 
         def body(carry: Any) -> Any:
             z, g, k = carry
@@ -87,7 +89,7 @@ class GradientDescent(Solver):
         return Optimum(z, norm(g).astype(float_type(start)))
 
     def doubt(self, found: Optimum) -> str | None:
-        return _stopped_early(found, self.tolerance, self.most)
+        return _stopped_early(found, self.tolerance, self.max_steps)
 
 
 class LineSearch(Solver):
@@ -95,24 +97,24 @@ class LineSearch(Solver):
 
     Args:
         tolerance: gradient norm to stop at.
-        most: steps to stop after in any case.
+        max_steps: steps to stop after in any case.
 
     Example:
         >>> import holdfast as hf
-        >>> hf.solvers.LineSearch(tolerance=1e-2).most
+        >>> hf.solvers.LineSearch(tolerance=1e-2).max_steps
         2000
     """
 
     tolerance: Any = 1e-5
-    most: int = static(default=2000)
+    max_steps: int = static(default=2000)
 
     def __post_init__(self) -> None:
-        _check("LineSearch", self.tolerance, self.most)
+        _check("LineSearch", self.tolerance, self.max_steps)
 
     def minimise(self, loss: Any, grad: Any, start: Tree) -> Optimum:
         search = optax.scale_by_backtracking_linesearch(max_backtracking_steps=30, store_grad=True)
         optimizer = optax.chain(optax.sgd(1.0), search)
-        return _descend(optimizer, loss, grad, start, self.tolerance, self.most)
+        return _descend(optimizer, loss, grad, start, self.tolerance, self.max_steps)
 
     doubt = GradientDescent.doubt
 
@@ -122,7 +124,7 @@ class LBFGS(Solver):
 
     Args:
         tolerance: gradient norm to stop at.
-        most: steps to stop after in any case.
+        max_steps: steps to stop after in any case.
         memory: past steps that estimate the curvature.
 
     Example:
@@ -134,15 +136,15 @@ class LBFGS(Solver):
     """
 
     tolerance: Any = 1e-5
-    most: int = static(default=500)
+    max_steps: int = static(default=500)
     memory: int = static(default=10)
 
     def __post_init__(self) -> None:
-        _check("LBFGS", self.tolerance, self.most)
+        _check("LBFGS", self.tolerance, self.max_steps)
 
     def minimise(self, loss: Any, grad: Any, start: Tree) -> Optimum:
         optimizer = optax.lbfgs(memory_size=self.memory)
-        return _descend(optimizer, loss, grad, start, self.tolerance, self.most)
+        return _descend(optimizer, loss, grad, start, self.tolerance, self.max_steps)
 
     doubt = GradientDescent.doubt
 
@@ -162,7 +164,7 @@ class Known(Solver):
 
 
 def _descend(
-    optimizer: Any, loss: Any, grad: Any, start: Tree, tolerance: Any, most: int
+    optimizer: Any, loss: Any, grad: Any, start: Tree, tolerance: Any, max_steps: int
 ) -> Optimum:
     """An optax optimiser with a line search, to a gradient norm."""
 
@@ -183,15 +185,17 @@ def _descend(
 
     def unfinished(carry: Any) -> Any:
         _, _, length, k = carry
-        return (length > tolerance) & (k < most)
+        return (length > tolerance) & (k < max_steps)
 
     def body(carry: Any) -> Any:
         z, state, _, k = carry
-        with jax.numpy_dtype_promotion("standard"):  # optax mixes counters and step sizes
+        # Optax mixes counters and step sizes.
+        with jax.numpy_dtype_promotion("standard"):
             f, g = optax.value_and_grad_from_state(value)(z, state=state)
             move, state = optimizer.update(g, state, z, value=f, grad=g, value_fn=value)
             z = optax.apply_updates(z, move)
-            steepness = norm(optax.tree.get(state, "grad"))  # the search has been there already
+            # The search has been there already.
+            steepness = norm(optax.tree.get(state, "grad"))
         return z, state, steepness.astype(begin.dtype), k + 1
 
     with jax.numpy_dtype_promotion("standard"):

@@ -56,7 +56,7 @@ from holdfast.record.ledger import Entry
 from holdfast.record.state import RunState
 from holdfast.trees import Tree, describe_shapes, nbytes, signature
 
-__all__ = ["ConformanceError", "Report", "check"]
+__all__ = ["CHECKS", "Case", "ConformanceError", "Report", "check"]
 
 
 class ConformanceError(HoldfastError, AssertionError):

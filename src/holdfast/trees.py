@@ -11,6 +11,29 @@ from jax import tree
 
 from holdfast.errors import HoldfastError
 
+__all__ = [
+    "Mask",
+    "Number",
+    "Tree",
+    "add",
+    "axpy",
+    "describe_shapes",
+    "finite",
+    "flatten",
+    "float_type",
+    "mix",
+    "nbytes",
+    "neg",
+    "norm",
+    "paths",
+    "resolve_mask",
+    "scale",
+    "select",
+    "signature",
+    "sub",
+    "zeros",
+]
+
 Tree: TypeAlias = Any
 Number: TypeAlias = Any  # a Python number, or an array without axes
 Mask: TypeAlias = Sequence[bool] | Callable[[str], bool]

@@ -39,7 +39,7 @@ ALGORITHMS = {
     "adaptive clipping": hf.Algorithm(
         hf.Chain((hf.rules.OneWayTransfer(), hf.rules.AdaptiveClip(0.2))), weighting="processed"
     ),
-    "flix": hf.algorithms.flix(0.3, optimum=SEARCH),
+    "flix": hf.algorithms.flix(0.3, solver=SEARCH),
     "flix, diana, per client": hf.algorithms.flix(
         hf.PerClient([0.1, 0.5, 0.0, 1.0]),
         hf.algorithms.diana(hf.wires.RandK(k=hf.PerClient([3, 9, 12, 6]))),

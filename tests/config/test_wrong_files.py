@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from holdfast import errors
 from holdfast.cli import app
 
 GOOD = """\
@@ -172,6 +173,26 @@ def test_a_mistake_is_named_with_its_line(folder, name):
     if line is not None:
         assert f"experiment.toml, line {line}:" in said
         assert f"> {line} |" in said
+
+
+RENAMED = {
+    "max_examples": ("clients = 4", "clients = 4\nmost = 3", "most"),
+    "solver": ('name = "feddyn"', 'name = "flix"\noptimum = "LBFGS"', "optimum"),
+    "max_steps": (
+        'name = "feddyn"',
+        'name = "flix"\nsolver = { name = "LBFGS", most = 3 }',
+        "most",
+    ),
+}
+
+
+@pytest.mark.parametrize("new", RENAMED)
+def test_the_old_name_of_a_key_is_refused(folder, new):
+    before, after, old = RENAMED[new]
+    said = refused(GOOD.replace(before, after, 1))
+    assert f"unknown key `{old}`" in said
+    # Without the table the new name is one of all that are known.
+    assert (f"`{new}`" if hasattr(errors, "RENAMED") else new) in said
 
 
 def test_nan_in_the_data(folder):

@@ -43,7 +43,7 @@ def folder(tmp_path):
 
 
 def test_celebrities_own_their_pictures(folder):
-    data = hf.data.celeba(size=8, least=2, test_share=0.5, folder=folder, verify=False)
+    data = hf.data.celeba(size=8, min_examples=2, test_share=0.5, folder=folder, verify=False)
     assert data.train.x.shape == (2, 8, 8, 3)
     assert (data.owners.tolist(), data.test_owners.tolist()) == ([3, 7], [3, 7, 7])
     assert (data.train.y.tolist(), data.test.y.tolist()) == ([0, 1], [1, 0, 1])
@@ -52,14 +52,16 @@ def test_celebrities_own_their_pictures(folder):
 
 
 def test_the_official_partition(folder):
-    data = hf.data.celeba("Young", size=4, least=1, test="official", folder=folder, verify=False)
+    data = hf.data.celeba(
+        "Young", size=4, min_examples=1, test="official", folder=folder, verify=False
+    )
     assert data.owners.tolist() == [7, 7, 7]
     assert (len(data.test.y), data.test_owners) == (2, None)
     assert data.train.y.tolist() == [1, 1, 1]
 
 
 def test_the_archive_reads_as_the_folder(folder):
-    arguments = {"size": 4, "least": 1, "people": 2, "normalise": True, "verify": False}
+    arguments = {"size": 4, "min_examples": 1, "people": 2, "normalise": True, "verify": False}
     extracted = hf.data.celeba(folder=folder, **arguments)
     assert len(np.unique(extracted.owners)) == 2
     assert extracted.train.x.min() == pytest.approx(-1, abs=0.05)
@@ -81,7 +83,7 @@ def test_mistakes(folder, tmp_path, monkeypatch):
     ):
         load(attribute="Smilling")
     with pytest.raises(hf.HoldfastError, match="nobody has 50 pictures"):
-        load(least=50)
+        load(min_examples=50)
     with pytest.raises(hf.HoldfastError, match="give `later` or `others`"):
         load(test="never")
     with pytest.raises(hf.HoldfastError, match=r"list_attr_celeba.txt has md5"):
@@ -92,7 +94,7 @@ def test_mistakes(folder, tmp_path, monkeypatch):
         load(folder=tmp_path / "elsewhere")
     (folder / "img_align_celeba" / NAMES[0]).write_bytes(b"no picture")
     with pytest.raises(hf.HoldfastError, match=r"000001.jpg cannot be read"):
-        load(least=1)
+        load(min_examples=1)
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(hf.HoldfastError, match="celeba needs Pillow"):
-        load(least=1)
+        load(min_examples=1)

@@ -40,7 +40,7 @@ def test_files_that_do_not_fit_are_refused(tmp_path):
 def test_test_examples_have_the_labels_of_the_client():
     train, test = hf.data.digits()
     clients = hf.data.partition.dirichlet(train, clients=12, concentration=0.2, seed=3)
-    tests = hf.data.like(test, clients)
+    tests = hf.data.matched_test(test, clients)
     available = np.bincount(test.y, minlength=10)
     for mine, theirs, rows in zip(clients, tests, map(tests.rows, range(12)), strict=True):
         wanted = np.minimum(np.bincount(mine.y, minlength=10), available)
@@ -50,7 +50,7 @@ def test_test_examples_have_the_labels_of_the_client():
 
 def test_where_labels_are_numbers_everybody_has_the_whole_test_set():
     clients = hf.data.partition.iid(hf.Examples(np.zeros((8, 2)), np.linspace(0, 1, 8)), 4)
-    tests = hf.data.like(hf.Examples(np.zeros((3, 2)), np.zeros(3)), clients)
+    tests = hf.data.matched_test(hf.Examples(np.zeros((3, 2)), np.zeros(3)), clients)
     assert tests.sizes.tolist() == [3, 3, 3, 3]
 
 

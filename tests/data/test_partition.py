@@ -136,7 +136,7 @@ SPLITS = {
         data, clients, 1e-6, seed
     ),
     "dirichlet_by_class, as drawn": lambda data, clients, seed: (
-        hf.data.partition.dirichlet_by_class(data, clients, 0.1, seed, smallest=0)
+        hf.data.partition.dirichlet_by_class(data, clients, 0.1, seed, min_examples=0)
     ),
     "by_classes": lambda data, clients, seed: hf.data.partition.by_classes(data, clients, 3, seed),
     "shards": lambda data, clients, seed: hf.data.partition.shards(data, clients, 2, seed),
@@ -203,7 +203,7 @@ def test_shards_are_runs_of_the_sorted_labels():
 def test_dirichlet_by_class_keeps_the_smallest_large_enough():
     data = labelled(1000, 10)
     for smallest in (0, 1, 20, 50):
-        split = hf.data.partition.dirichlet_by_class(data, 20, 0.01, seed=0, smallest=smallest)
+        split = hf.data.partition.dirichlet_by_class(data, 20, 0.01, seed=0, min_examples=smallest)
         assert split.sizes.min() >= smallest
         assert split.sizes.sum() == 1000
     assert hf.data.partition.dirichlet_by_class(data, 20, 0.01).sizes.min() >= 25
@@ -212,7 +212,7 @@ def test_dirichlet_by_class_keeps_the_smallest_large_enough():
 def test_dirichlet_by_class_gives_nothing_to_clients_at_the_average():
     """A client stops receiving with the class that brings it to the average."""
     data = hf.Examples(np.zeros((1000, 1)), np.arange(1000) % 10)
-    split = hf.data.partition.dirichlet_by_class(data, 5, 0.5, seed=1, smallest=0)
+    split = hf.data.partition.dirichlet_by_class(data, 5, 0.5, seed=1, min_examples=0)
     before = np.cumsum(hf.data.split.counts(split), axis=1)[:, :-1]
     received = hf.data.split.counts(split)[:, 1:]
     assert (before >= 200).any()
@@ -241,8 +241,8 @@ def test_dirichlet_by_class_that_needs_no_filling_follows_the_concentration():
         (lambda d: hf.data.partition.shards(d, 2, 0), r"per_client=0; give a whole number"),
         (lambda d: hf.data.partition.shards(d, 2.5), r"clients=2\.5; give a whole number"),
         (
-            lambda d: hf.data.partition.dirichlet_by_class(d, 4, 0.1, smallest=6),
-            r"smallest=6 with 20 examples for 4 clients; give 0\.\.5",
+            lambda d: hf.data.partition.dirichlet_by_class(d, 4, 0.1, min_examples=6),
+            r"min_examples=6 with 20 examples for 4 clients; give 0\.\.5",
         ),
         (
             lambda d: hf.data.partition.dirichlet_by_class(d, 4, 0.0),

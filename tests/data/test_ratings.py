@@ -35,7 +35,7 @@ def test_movies_before_and_the_next(tmp_path):
     assert data.train.y.tolist() == [5, 6, 20, 25, 30]
     assert data.owners.tolist() == [2, 2, 7, 7, 7]
     assert (data.vocabulary, data.train.x.dtype, data.train.y.dtype) == (3953, np.int32, np.int32)
-    few = hf.data.movielens_1m(context=2, most=1, test_share=0, folder=tmp_path)
+    few = hf.data.movielens_1m(context=2, max_examples=1, test_share=0, folder=tmp_path)
     assert few.train.y.tolist() == [6, 30]
 
 
@@ -79,7 +79,7 @@ def test_sequences_agree_with_a_loop():
         for k in range(max(1, len(mine) - 8), len(mine)):
             before = mine[max(0, k - 4) : k].tolist()
             rows.append((before + [0] * (4 - len(before)), mine[k], who))
-    x, y, owners = sequences(owner, item, context=4, most=8)
+    x, y, owners = sequences(owner, item, context=4, max_examples=8)
     assert [(a.tolist(), b, c) for a, b, c in zip(x, y, owners, strict=True)] == rows
 
 

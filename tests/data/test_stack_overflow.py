@@ -92,7 +92,7 @@ def test_words_and_tags_by_user(folder):
 
 
 def test_limits(folder):
-    data = hf.data.stack_overflow(users=2, most=1, folder=folder, verify=False)
+    data = hf.data.stack_overflow(users=2, max_examples=1, folder=folder, verify=False)
     assert len(data.owners) == len(set(data.owners)) == 2
     with pytest.raises(hf.HoldfastError, match="users=0; give"):
         hf.data.stack_overflow(users=0, folder=folder)

@@ -190,6 +190,7 @@ def test_others_may_be_kept_for_testing(tmp_path):
         ({"source": "gutenburg"}, "did you mean `gutenberg`"),
         ({"predict": "all"}, "give `last` or `every`"),
         ({"length": 0}, "length=0; give"),
+        ({"roles": 2.5}, "roles=2.5; give a whole number"),
         ({"test": "later on"}, "give `later` or `others`"),
         ({"test_share": 1.0}, "test_share=1.0; give"),
         ({"file": "nowhere"}, "nowhere is missing"),
@@ -243,14 +244,14 @@ def test_authors_own_their_windows(tmp_path):
     assert data.owners.tolist() == ["s/ann"] * 4 + ["t/ann"] * 5
     assert data.test_owners.tolist() == ["s/ann"] * 4 + ["t/ann"] * 5
     assert len(read(author="who").train.y) == 14  # 18 windows, of which floor(0.8 n) are kept
-    assert np.unique(read(author="site,who", least=45).owners).tolist() == ["t/ann"]
+    assert np.unique(read(author="site,who", min_bytes=45).owners).tolist() == ["t/ann"]
     assert len(np.unique(read(author="site,who", authors=1).owners)) == 1
     others = read(author="site,who", test="others", test_share=0.5)
     assert (len(np.unique(others.owners)), others.test_owners) == (1, None)
     with pytest.raises(hf.HoldfastError, match=r"line 1: KeyError 'author'; give JSON objects"):
         read()
     with pytest.raises(hf.HoldfastError, match="nobody with 500 bytes"):
-        read(author="who", least=500)
+        read(author="who", min_bytes=500)
 
 
 def test_mistakes_about_text(tmp_path):
@@ -266,14 +267,14 @@ def test_mistakes_about_text(tmp_path):
         hf.data.text(tmp_path / "a.txt", alphabet="\N{EM DASH}")
     with pytest.raises(hf.HoldfastError, match="window=0"):
         hf.data.text(tmp_path / "a.txt", window=0)
-    with pytest.raises(hf.HoldfastError, match="lower `least` or `window`"):
+    with pytest.raises(hf.HoldfastError, match="lower `min_bytes` or `window`"):
         hf.data.text(tmp_path / "a.txt", window=150)
 
 
 @needs("text")
 def test_real_posts_and_articles():
     posts = hf.data.text(
-        SHARED / "text" / "stackexchange-posts.jsonl.gz", author="site,author", least=4000
+        SHARED / "text" / "stackexchange-posts.jsonl.gz", author="site,author", min_bytes=4000
     )
     assert len(np.unique(posts.owners)) == 466
     assert posts.vocabulary == 91

@@ -39,15 +39,18 @@ def hessians(model, clients, client, scales=(0.0, 0.1, 1.0, 10.0)):
 
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize(
-    ("make", "steepest", "flattest"), [(logistic_regression, 0.25, 0), (least_squares, 1, 1)]
+    ("make", "max_curvature", "min_curvature"),
+    [(logistic_regression, 0.25, 0), (least_squares, 1, 1)],
 )
-def test_exact_constants_are_those_of_dense_matrices(make, steepest, flattest, intercept):
+def test_exact_constants_are_those_of_dense_matrices(make, max_curvature, min_curvature, intercept):
     clients = population()
     found = hf.diagnose.curvature(make(0.05, intercept), clients)
     for i, part in enumerate(clients):
         a = np.hstack([part.x, np.ones((len(part.x), 1))]) if intercept else part.x
         ends = np.linalg.eigvalsh(a.T @ a / max(len(a), 1))
-        expected = (steepest * ends[-1] + 0.05, flattest * ends[0] + 0.05) if len(a) else (0, 0)
+        expected = (
+            (max_curvature * ends[-1] + 0.05, min_curvature * ends[0] + 0.05) if len(a) else (0, 0)
+        )
         np.testing.assert_allclose((found.smoothness[i], found.convexity[i]), expected, rtol=1e-10)
     assert found.exact
     assert found.mean_smoothness == pytest.approx(found.smoothness.sum() / 6)

@@ -111,14 +111,14 @@ def test_alpha_zero_sends_nothing(by):
 def test_only_clients_with_alpha_zero_are_silent():
     model, clients = hf.models.softmax_regression(3), tiny_clients()
     search = QUICK
-    mixed = hf.algorithms.flix(hf.PerClient([0.0, 0.5, 0.0, 1.0]), optimum=search)
+    mixed = hf.algorithms.flix(hf.PerClient([0.0, 0.5, 0.0, 1.0]), solver=search)
     run = hf.simulate(mixed, model, clients, BATCHES, rounds=1)
     bits = 32 * (5 * 3 + 3)
     assert run.ledger.entries[0].bits_up == (0, bits, 0, bits)
     assert run.ledger.entries[0].bits_down == (0, bits, 0, bits)
     # Beside a rule that bends the objective they would move with the others, so they are charged.
     both = hf.algorithms.flix(
-        hf.PerClient([0.0, 0.5, 0.0, 1.0]), hf.algorithms.scaffold(), optimum=search
+        hf.PerClient([0.0, 0.5, 0.0, 1.0]), hf.algorithms.scaffold(), solver=search
     )
     run = hf.simulate(both, model, clients, BATCHES, rounds=1)
     assert run.ledger.entries[0].bits_up == bits
@@ -130,7 +130,7 @@ def test_alpha_as_a_function_of_the_client():
     by_size = hf.PerClient(lambda mine: 1 / len(mine.y))
     given = hf.PerClient([1 / 7, 1 / 12, 1 / 5, 1 / 9])
     runs = [
-        hf.simulate(hf.algorithms.flix(a, optimum=search), model, clients, BATCHES, rounds=2)
+        hf.simulate(hf.algorithms.flix(a, solver=search), model, clients, BATCHES, rounds=2)
         for a in (by_size, given)
     ]
     assert same_bits(runs[0].params, runs[1].params)
@@ -163,7 +163,7 @@ def test_every_method_solves_the_same_objective(name, x64):
 
 def test_clients_that_never_took_part_have_personal_models_too(x64):
     clients, _ = random_quadratics(7)
-    algorithm = hf.algorithms.flix(0.5, optimum=SEARCH)
+    algorithm = hf.algorithms.flix(0.5, solver=SEARCH)
     settings = {"cohort": hf.cohorts.schedule([[0, 1]]), "evaluate": hf.evaluate.personal(clients)}
     run = hf.simulate(algorithm, QUADRATIC, clients, hf.Local(0.1, steps=1), 2, **settings)
     assert sorted(run.rows.touched) == [0, 1]
@@ -177,7 +177,7 @@ def test_clients_that_never_took_part_have_personal_models_too(x64):
 def test_a_client_without_data_has_nothing_of_its_own(x64):
     clients, _ = random_quadratics(7)
     with_empty = dataclasses.replace(clients, offsets=np.append(clients.offsets, 10))
-    algorithm = hf.algorithms.flix(0.5, optimum=SEARCH)
+    algorithm = hf.algorithms.flix(0.5, solver=SEARCH)
     tests = hf.Clients.from_rows(clients.examples, [[i % 10] for i in range(11)])
     run = hf.simulate(
         algorithm,
@@ -195,7 +195,7 @@ def test_a_client_without_data_has_nothing_of_its_own(x64):
 
 def test_an_unfinished_search_warns():
     model, clients = hf.models.softmax_regression(3), tiny_clients()
-    search = hf.solvers.GradientDescent(0.1, tolerance=1e-30, most=2)
+    search = hf.solvers.GradientDescent(0.1, tolerance=1e-30, max_steps=2)
     with pytest.warns(hf.HoldfastWarning, match=r"of 4 of 4 clients is unfinished.* tolerance"):
         hf.flix.local_optima(model, clients, search)
 
@@ -236,7 +236,7 @@ def test_theory_holds(seed, x64):
         least = f(best)
         gaps = [f(average) - least]
         hf.simulate(
-            hf.algorithms.flix(each, optimum=optima.known()),
+            hf.algorithms.flix(each, solver=optima.known()),
             model,
             clients,
             hf.Local(known.step_size(alpha), steps=1),
@@ -365,7 +365,7 @@ def test_clusters_share_an_optimum(x64):
         np.abs(found.x["weights"] - truth[kinds]).mean() for found in (optima, shared.optima)
     )
     assert together < 0.6 * own
-    algorithm = hf.algorithms.flix(0.0, optimum=shared.optima.known())
+    algorithm = hf.algorithms.flix(0.0, solver=shared.optima.known())
     run = hf.simulate(algorithm, model, clients, hf.Local(0.1, steps=1), rounds=1)
     np.testing.assert_array_equal(run.personal(4)["weights"], shared.optima.x["weights"][4])
 
@@ -381,7 +381,7 @@ CASES = {
         lambda: hf.flix.personalise(*logistic(0), accuracy=1.0, rounds=1, megabytes=1.0),
         r"give one of them as the budget",
     ),
-    "accuracy": (
+    "max error": (
         lambda: hf.flix.personalise(*logistic(0), accuracy=0.0, rounds=1),
         r"accuracy=0\.0; give a number above 0",
     ),

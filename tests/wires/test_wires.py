@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import holdfast as hf
+from holdfast.wires.wrapper import WireWrapper
 from tests.problems import QUADRATIC, largest_difference, random_quadratics, tiny_clients
 
 W = hf.wires
@@ -229,3 +230,17 @@ def test_the_replica_follows_the_model(x64):
     (replica, _), _ = run.state.server.wire
     np.testing.assert_allclose(replica, optimum, atol=1e-10)
     np.testing.assert_allclose(run.params, optimum, atol=1e-10)
+
+
+def test_a_wrapper_follows_its_inner_wire_in_every_member():
+    members = [name for name in dir(hf.Wire) if not name.startswith("_")]
+
+    class Named(hf.Wire):
+        """Answers with the name of what is asked."""
+
+    for name in members:
+        method = callable(getattr(hf.Wire, name))
+        setattr(Named, name, (lambda self, name=name: name) if method else name)
+    wrapped = WireWrapper(Named())
+    found = {name: getattr(wrapped, name) for name in members}
+    assert {n: f() if callable(f) else f for n, f in found.items()} == {n: n for n in members}

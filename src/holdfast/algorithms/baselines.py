@@ -4,7 +4,7 @@ from typing import Any
 
 import optax
 
-from holdfast.algorithms.parts import in_turn, server_step
+from holdfast.algorithms.parts import chain, server_step
 from holdfast.core.algorithm import Algorithm, Weighting
 from holdfast.core.rule import Rule
 from holdfast.core.wire import OnSite
@@ -34,7 +34,7 @@ def fedavg(server_learning_rate: Any = None, weighting: Weighting = "examples") 
 
     Reference: McMahan et al., "Communication-efficient learning of deep networks", AISTATS 2017.
     """
-    rule = in_turn(*(server_step(server_learning_rate) or (Rule(),)))
+    rule = chain(*(server_step(server_learning_rate) or (Rule(),)))
     return Algorithm(rule, weighting=weighting, name="fedavg")
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from holdfast.algorithms.parts import choose, in_turn, server_step
+from holdfast.algorithms.parts import chain, choose, server_step
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.combinators import Chain, Masked, Uploaded
 from holdfast.core.rule import Rule
@@ -48,7 +48,7 @@ def scaffold(
     rule = choose(
         "scaffold", "option", option, {"I": GradientControlVariate(damping), "II": second}
     )
-    return Algorithm(in_turn(rule, *server_step(server_learning_rate)), name="scaffold")
+    return Algorithm(chain(rule, *server_step(server_learning_rate)), name="scaffold")
 
 
 @explain_arguments
@@ -77,9 +77,7 @@ def fedpvr(mask: Mask, upload: Upload = "lean", server_learning_rate: Any = None
     """
     lean: Rule = ControlVariate()
     inner = choose("fedpvr", "upload", upload, {"lean": lean, "published": Uploaded(lean)})
-    return Algorithm(
-        in_turn(Masked(inner, mask), *server_step(server_learning_rate)), name="fedpvr"
-    )
+    return Algorithm(chain(Masked(inner, mask), *server_step(server_learning_rate)), name="fedpvr")
 
 
 @explain_arguments
@@ -139,7 +137,7 @@ def fedsplit(step_size: Any, average: Literal["all", "active"] = "active") -> Al
 
     Args:
         step_size: s, the step of the proximal operator.
-        average: the server's model is the mean of the `"active"` clients' rows, or of `"all"`.
+        average: the server's model is the mean of the `"active"` clients' $z_i$, or of `"all"`.
 
     Reduces to: the same method for both averages under full participation.
 

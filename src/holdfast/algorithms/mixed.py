@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdfast.algorithms.parts import in_turn
+from holdfast.algorithms.parts import chain
 from holdfast.core.algorithm import Algorithm, Weighting
 from holdfast.core.rule import Rule
 from holdfast.errors import explain_arguments
@@ -15,7 +15,7 @@ def _mixed(
     """Around a mixed rule: an optimiser of the federated move before it, of the merged one after it."""
     before = () if server_optimizer is None else (ServerOptimizer(server_optimizer),)
     after = () if merge_optimizer is None else (ServerOptimizer(merge_optimizer),)
-    return Algorithm(in_turn(*before, rule, *after), weighting=weighting, name=name)
+    return Algorithm(chain(*before, rule, *after), weighting=weighting, name=name)
 
 
 @explain_arguments

@@ -24,6 +24,6 @@ def server_step(server_learning_rate: Any) -> tuple[Rule, ...]:
     return (ServerOptimizer(optax.sgd, {"learning_rate": server_learning_rate}),)
 
 
-def in_turn(*rules: Rule) -> Rule:
+def chain(*rules: Rule) -> Rule:
     """A chain, or its only rule."""
     return rules[0] if len(rules) == 1 else Chain(rules)

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from holdfast.algorithms.parts import in_turn, server_step
+from holdfast.algorithms.parts import chain, server_step
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.combinators import Chain
 from holdfast.core.rule import Rule
@@ -17,7 +17,7 @@ _FIND = LBFGS()
 
 
 @explain_arguments
-def flix(alpha: Any, by: Algorithm = _DGD, optimum: Solver = _FIND) -> Algorithm:
+def flix(alpha: Any, by: Algorithm = _DGD, solver: Solver = _FIND) -> Algorithm:
     r"""A global model trained for its mixtures with every client's own optimum.
 
     $$ \min_x \tfrac1n \sum_i f_i\big(\alpha_i x + (1 - \alpha_i) x_i\big), \quad
@@ -31,7 +31,7 @@ def flix(alpha: Any, by: Algorithm = _DGD, optimum: Solver = _FIND) -> Algorithm
             client's examples.
         by: the method that solves the objective. With one full-batch step in `Local`, the default is
             distributed gradient descent; `hf.algorithms.dcgd`, `diana`, `scaffold`, `feddyn`, ...
-        optimum: how clients find $x_i$, from `hf.solvers`.
+        solver: how clients find $x_i$, from `hf.solvers`.
 
     Reduces to: `by` at `alpha=1`, bit for bit; local training at `alpha=0`.
 
@@ -49,12 +49,12 @@ def flix(alpha: Any, by: Algorithm = _DGD, optimum: Solver = _FIND) -> Algorithm
         )
     rules = by.rule.rules if isinstance(by.rule, Chain) else (by.rule,)
     rules = tuple(rule for rule in rules if rule != Rule())
-    rule = in_turn(Flix(alpha, optimum), *rules)
+    rule = chain(Flix(alpha, solver), *rules)
     return dataclasses.replace(by, rule=rule, name=f"flix, {by.name}")
 
 
 @explain_arguments
-def flix_one_shot(alpha: Any, smoothness: Any, optimum: Solver = _FIND) -> Algorithm:
+def flix_one_shot(alpha: Any, smoothness: Any, solver: Solver = _FIND) -> Algorithm:
     r"""FLIX in a single round: the mean of local optima, weighted by smoothness.
 
     $$ x_{\text{avg}} = \sum_i w_i x_i, \quad w_i = \frac{\alpha_i^2 L_i}{\sum_j \alpha_j^2 L_j} $$
@@ -64,7 +64,7 @@ def flix_one_shot(alpha: Any, smoothness: Any, optimum: Solver = _FIND) -> Algor
     Args:
         alpha: $\alpha_i$ in [0, 1]: a number or one per client.
         smoothness: $L_i$, a number or one per client; see `hf.diagnose.curvature`.
-        optimum: how clients find $x_i$, from `hf.solvers`.
+        solver: how clients find $x_i$, from `hf.solvers`.
 
     Reduces to: the plain mean of local optima for equal $\alpha_i$ and $L_i$.
 
@@ -75,7 +75,7 @@ def flix_one_shot(alpha: Any, smoothness: Any, optimum: Solver = _FIND) -> Algor
 
     Reference: Gasanov et al., "FLIX", AISTATS 2022, theorem 1.
     """
-    return Algorithm(OneShot(Flix(alpha, optimum), smoothness), name="flix, one shot")
+    return Algorithm(OneShot(Flix(alpha, solver), smoothness), name="flix, one shot")
 
 
 @explain_arguments
@@ -175,4 +175,4 @@ def reptile(learning_rate: Any = 1.0) -> Algorithm:
 
     Reference: Nichol, Achiam and Schulman, "On first-order meta-learning algorithms", 2018.
     """
-    return Algorithm(in_turn(*server_step(learning_rate)), name="reptile")
+    return Algorithm(chain(*server_step(learning_rate)), name="reptile")

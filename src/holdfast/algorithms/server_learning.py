@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdfast.algorithms.parts import in_turn, server_step
+from holdfast.algorithms.parts import chain, server_step
 from holdfast.core.algorithm import Algorithm, Weighting
 from holdfast.core.combinators import Chain, ServerTurn
 from holdfast.errors import explain_arguments
@@ -34,7 +34,7 @@ def fedavg_plus(
 
     Reference: Mai, La and Zhang, "Federated learning with server learning", 2022.
     """
-    rule = in_turn(*server_step(server_learning_rate), ServerLearning(gamma))
+    rule = chain(*server_step(server_learning_rate), ServerLearning(gamma))
     return Algorithm(rule, weighting=weighting, name="fedavg_plus")
 
 
@@ -60,7 +60,7 @@ def scaffold_plus(gamma: Any, server_learning_rate: Any = None) -> Algorithm:
     Reference: Mai, La and Zhang, "Federated learning with server learning", 2022, with the sign of
     algorithm 2, line 9 corrected.
     """
-    rule = in_turn(*server_step(server_learning_rate), ServerTurn(ControlVariate(), gamma))
+    rule = chain(*server_step(server_learning_rate), ServerTurn(ControlVariate(), gamma))
     return Algorithm(rule, name="scaffold_plus")
 
 

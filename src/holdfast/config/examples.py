@@ -27,7 +27,7 @@ _PLACES = {
     "algorithm": "[[algorithm]]",
     "compressor": "compressor = ",
     "wire": "wire = ",
-    "solver": "optimum = ",
+    "solver": "solver = ",
     "optimizer": "optimizer = ",
     "schedule": "learning_rate = ",
     "loss": "loss = ",

@@ -11,7 +11,7 @@ from holdfast.config.file import ExperimentFile, KeyPath
 from holdfast.config.making import make, make_local, placed
 from holdfast.core.local import Local
 from holdfast.data import Clients, Dataset, Examples
-from holdfast.data.held_out import like
+from holdfast.data.held_out import matched_test
 from holdfast.data.partition.natural import natural
 from holdfast.engine.server import Server
 from holdfast.models import Model, augmented
@@ -92,15 +92,15 @@ def population(
 def _split(
     file: ExperimentFile, table: dict[str, Any], dataset: Dataset
 ) -> tuple[Clients, Clients]:
-    most = table.get("most")
+    max_examples = table.get("max_examples")
     if catalogue.KINDS["partition"].get(table["name"]) is natural:
         with placed(file, ("partition",)):
             clients, tests = dataset.natural()
     else:
         clients = make(file, ("partition",), "partition", table, first=(dataset.train,))
-        tests = like(dataset.test, clients)
-    if most is not None:
-        rows = [clients.rows(i)[:most] for i in range(len(clients))]
+        tests = matched_test(dataset.test, clients)
+    if max_examples is not None:
+        rows = [clients.rows(i)[:max_examples] for i in range(len(clients))]
         clients = Clients.from_rows(clients.examples, rows)
     return clients, tests
 

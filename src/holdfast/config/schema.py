@@ -66,7 +66,7 @@ NESTED = {
     "compressor": "compressor",
     "inner": "wire",
     "wire": "wire",
-    "optimum": "solver",
+    "solver": "solver",
     "optimizer": "optimizer",
     "server_optimizer": "optimizer",
     "merge_optimizer": "optimizer",
@@ -103,7 +103,7 @@ class EngineSection(BaseModel):
 
 
 class StorageSection(BaseModel):
-    """How much memory clients' rows and examples may take, and where rows go beyond it."""
+    """How much memory clients' states and examples may take, and where states go beyond it."""
 
     model_config = _SECTION
     memory: StrictInt | StrictStr | None = None
@@ -170,7 +170,7 @@ class AlsoData(BaseModel):
 class AlsoPartition(BaseModel):
     """What `[partition]` may have besides the arguments of its function."""
 
-    most: Count | None = None  # examples of a client; it keeps the first ones
+    max_examples: Count | None = None  # of a client, which keeps its first ones
 
 
 class AlsoModel(BaseModel):

@@ -23,7 +23,7 @@ class Wire(Struct):
     replicates: ClassVar[bool] = False  # a broadcast says what changed since the one before
 
     def init(self, payload: Tree, broadcast: Tree) -> State:
-        """Server state and one client's first row."""
+        """Server state and one client's first state."""
         return State()
 
     def send(self, broadcast: Tree, state: Tree, key: jax.Array) -> tuple[Tree, Tree]:
@@ -31,7 +31,7 @@ class Wire(Struct):
         return broadcast, state
 
     def encode(self, payload: Tree, mine: Tree, key: jax.Array) -> tuple[Tree, Tree, Tree]:
-        """Client: what travels, what the server will take it for, and the new row."""
+        """Client: what travels, what the server will take it for, and its new state."""
         return payload, payload, mine
 
     def receive(self, coded: Tree) -> Tree:

@@ -1,5 +1,7 @@
 """Data sets and populations of clients."""
 
+from typing import TYPE_CHECKING, NoReturn
+
 from holdfast.data import partition, split
 from holdfast.data.adapters import (
     from_arrays,
@@ -12,7 +14,7 @@ from holdfast.data.clients import Clients, Examples
 from holdfast.data.dataset import Dataset
 from holdfast.data.faces import celeba
 from holdfast.data.files import arrays, mapped, table
-from holdfast.data.held_out import like
+from holdfast.data.held_out import matched_test
 from holdfast.data.images import cifar10, cifar100, emnist, fashion_mnist, mnist
 from holdfast.data.libsvm import libsvm
 from holdfast.data.libsvm_sets import libsvm_set
@@ -27,6 +29,7 @@ from holdfast.data.synthetic import (
     synthetic_logistic,
 )
 from holdfast.data.text import text
+from holdfast.errors import HoldfastError
 
 __all__ = [
     "Clients",
@@ -47,8 +50,8 @@ __all__ = [
     "least_squares_optimum",
     "libsvm",
     "libsvm_set",
-    "like",
     "mapped",
+    "matched_test",
     "mnist",
     "movielens_1m",
     "movielens_100k",
@@ -63,3 +66,12 @@ __all__ = [
     "table",
     "text",
 ]
+
+# Type checkers would believe in any name of a module that has this function.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        # No AttributeError: of that, `from holdfast.data import like` would show nothing.
+        if name == "like":
+            raise HoldfastError("hf.data.like is called hf.data.matched_test now; write that.")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from holdfast.data.checks import check_share
 from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
-from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.errors import explain_arguments
 
 
 @explain_arguments
@@ -59,8 +60,7 @@ def breast_cancer(test_share: float = 0.2, seed: int = 0) -> Dataset:
 def _held_out(
     x: np.ndarray, y: np.ndarray, share: float, seed: int, who: str, dtype: type = np.float32
 ) -> tuple[Examples, Examples]:
-    if not 0 <= share < 1:
-        raise HoldfastError(f"{who}: test_share={share}; give a number from 0 to below 1.")
+    check_share(who, share)
     order = np.random.default_rng(seed).permutation(len(y))
     x, y = x[order].astype(dtype), y[order].astype(np.int32)
     cut = round(len(y) * share)

@@ -206,7 +206,8 @@ def _download_from(url: str, of: str, file: File, place: Path, verify: bool) -> 
                     f"{of}: {file.name} from {url} has {found} but {file.checksum} was expected, so "
                     f"it was not kept; try again, or put the right file into {place}."
                 )
-            os.chmod(part, 0o644)  # temporary files are their maker's alone
+            # Temporary files are their maker's alone.
+            os.chmod(part, 0o644)
             os.replace(part, place / file.name)
         finally:
             part.unlink(missing_ok=True)

@@ -9,7 +9,8 @@ import numpy as np
 from holdfast.data.clients import Clients, Examples
 from holdfast.errors import HoldfastError
 
-_MOST_SHARED = 10_000_000  # rows named for all clients together, where they share test examples
+# Rows named for all clients together, where they share test examples.
+_MOST_SHARED = 10_000_000
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -57,7 +58,8 @@ class Dataset:
             sizes = np.bincount(place, minlength=len(people))
             return Clients(examples, order, np.concatenate([[0], np.cumsum(sizes)]))
 
-        if self.test_owners is None:  # everybody is tested on the same examples
+        # Everybody is tested on the same examples.
+        if self.test_owners is None:
             same = np.arange(min(len(self.test.y), max(1, _MOST_SHARED // len(people))))
             offsets = np.arange(len(people) + 1) * len(same)
             return split(self.train, owners), Clients(

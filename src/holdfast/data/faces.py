@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.data.cache import File, Folder, home, obtain, opened_archive, optional
+from holdfast.data.checks import check_counts, check_limits
 from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
 from holdfast.data.images import as_floats
@@ -27,7 +28,8 @@ PARTITION = File(
 )
 EXTRACTED = "img_align_celeba"
 SCALE = ((0.5,) * 3, (0.5,) * 3)
-TRAIN, TEST = 0, 2  # in the official partition; 1 is for validation
+# In the official partition; 1 is for validation.
+TRAIN, TEST = 0, 2
 
 Opener = Callable[[str], bytes]
 
@@ -36,7 +38,7 @@ Opener = Callable[[str], bytes]
 def celeba(
     attribute: str = "Smiling",
     size: int = 84,
-    least: int = 5,
+    min_examples: int = 5,
     people: int | None = None,
     test: str = "later",
     test_share: float = 0.2,
@@ -54,7 +56,7 @@ def celeba(
     Args:
         attribute: one of the 40 of `list_attr_celeba.txt`; label 1 where it applies, otherwise 0.
         size: height and width, to which pictures are stretched from 218 x 178.
-        least: pictures that a celebrity must have.
+        min_examples: pictures that a celebrity must have.
         people: only so many celebrities, drawn by `seed`.
         test: `later` keeps the last of every celebrity's pictures for testing, `others` all pictures
             of some celebrities, `official` those of `list_eval_partition.txt`, who train nothing.
@@ -65,9 +67,8 @@ def celeba(
             extracted from it, and the lists lie in it or in its subfolder `celeba`.
         verify: compare checksums.
     """
-    for name, value in (("size", size), ("least", least), ("people", people)):
-        if value is not None and value < 1:
-            raise HoldfastError(f"celeba: {name}={value}; give a whole number of at least 1.")
+    check_counts("celeba", size=size, min_examples=min_examples)
+    check_limits("celeba", people=people)
     official = test == "official"
     reserve = Reserve("later" if official else test, test_share, seed)
     reserve.check("celeba")
@@ -78,9 +79,9 @@ def celeba(
 
     labels = read_attribute(paths[0].read_text(), attribute)
     who = _pairs(paths[1].read_text())
-    pictures, owners = _choose(who, least, people, seed)
+    pictures, owners = _choose(who, min_examples, people, seed)
     if not pictures:
-        raise HoldfastError(f"celeba: nobody has {least} pictures; lower `least`.")
+        raise HoldfastError(f"celeba: nobody has {min_examples} pictures; lower `min_examples`.")
     with _pictures(extracted if extracted.is_dir() else paths[-1]) as opened:
         x = read_pictures(pictures, opened, size)
     x = as_floats(x, SCALE if normalise else None)
@@ -118,12 +119,12 @@ def _pairs(text: str) -> dict[str, int]:
 
 
 def _choose(
-    who: dict[str, int], least: int, people: int | None, seed: int
+    who: dict[str, int], min_examples: int, people: int | None, seed: int
 ) -> tuple[list[str], np.ndarray]:
     """Pictures sorted by owner, then by name."""
     names, owners = np.asarray(list(who)), np.asarray(list(who.values()), np.int32)
     found, counts = np.unique(owners, return_counts=True)
-    kept = found[counts >= least]
+    kept = found[counts >= min_examples]
     if people is not None:
         kept = np.random.default_rng(seed).permutation(kept)[:people]
     rows = np.flatnonzero(np.isin(owners, kept))

@@ -3,10 +3,12 @@
 import numpy as np
 
 from holdfast.data.clients import Clients, Examples
+from holdfast.errors import explain_arguments
 
 
-def like(test: Examples, clients: Clients, seed: int = 0) -> Clients:
-    """Test data for each client in its own mix of labels; clients share test examples.
+@explain_arguments
+def matched_test(test: Examples, clients: Clients, seed: int = 0) -> Clients:
+    """Test examples for each client in its own mix of labels; clients share test examples.
 
     Of each label a client gets as many test examples as it has for training, drawn without
     replacement (all there are, if it has more). So the accuracy on them is what the client would see
@@ -21,7 +23,7 @@ def like(test: Examples, clients: Clients, seed: int = 0) -> Clients:
         >>> import holdfast as hf
         >>> train, test = hf.data.digits()
         >>> clients = hf.data.partition.by_classes(train, clients=10, classes=1)
-        >>> mine = hf.data.like(test, clients)[3]
+        >>> mine = hf.data.matched_test(test, clients)[3]
         >>> len(set(mine.y.tolist()))
         1
     """

@@ -249,7 +249,8 @@ def read_emnist(raw: bytes) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarra
             )
             for name, part in parts.items()
         }
-    except Exception as error:  # of a broken file SciPy raises whatever it trips over
+    # Of a broken file SciPy raises whatever it trips over.
+    except Exception as error:
         raise HoldfastError(
             f"emnist: the file cannot be read ({error}); give a .mat file of the official matlab.zip."
         ) from None

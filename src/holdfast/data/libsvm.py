@@ -14,11 +14,13 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
+from holdfast.data.checks import check_limits
 from holdfast.data.clients import Examples
 from holdfast.errors import HoldfastError, explain_arguments
 
 _OPEN: dict[str, Any] = {".bz2": bz2.open, ".gz": gzip.open, ".xz": lzma.open}
-_NUMBER = rb"[-+.\deE]++"  # what else is no number, float() refuses
+# What else is no number, float() refuses.
+_NUMBER = rb"[-+.\deE]++"
 _PAIR = rb"\d{1,18}+:" + _NUMBER
 _LINE = re.compile(rb"\s*+" + _NUMBER + rb"(?:\s++" + _PAIR + rb")*+\s*+")
 
@@ -48,8 +50,7 @@ def libsvm(
         >>> examples.x.tolist(), examples.y.tolist()
         ([[0.5, 0.0, 2.0], [0.0, 1.0, 0.0]], [1, 0])
     """
-    if features is not None and features < 1:
-        raise HoldfastError(f"libsvm: features={features}; give a whole number of at least 1.")
+    check_limits("libsvm", features=features)
     labels, lines, ends = array("d"), array("q"), array("q")
     columns, values = array("q"), array("d")
     with _opened(Path(path)) as file:

@@ -6,13 +6,15 @@ from pathlib import Path
 import numpy as np
 
 from holdfast.data.cache import File, Folder, check, home, obtain
+from holdfast.data.checks import check_share
 from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
 from holdfast.data.libsvm import libsvm
 from holdfast.errors import HoldfastError, did_you_mean, explain_arguments
 
 SITE = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets"
-TEST_SHARE = 0.2  # where the collection has no test file
+# Where the collection has no test file.
+TEST_SHARE = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,16 +75,15 @@ def libsvm_set(
     """
     if which not in SETS:
         raise HoldfastError(f"libsvm_set: unknown set `{which}`; {did_you_mean(str(which), SETS)}")
-    if test_share is not None and not 0 <= test_share < 1:
-        raise HoldfastError(
-            f"libsvm_set: test_share={test_share}; give a number from 0 to below 1, such as 0.2."
-        )
+    if test_share is not None:
+        check_share("libsvm_set", test_share)
     listed = SETS[which]
     train = libsvm(_path(listed, listed.train, folder, verify), listed.features)
     classes = len(np.unique(train.y))
     if listed.test and test_share is None:
         test = libsvm(_path(listed, listed.test, folder, verify), listed.features)
-        if len(np.unique(test.y)) != classes:  # then equal numbers may mean different labels
+        # With other labels in one file, equal numbers may mean different labels.
+        if len(np.unique(test.y)) != classes:
             raise HoldfastError(
                 f"libsvm_set: {listed.test} has {len(np.unique(test.y))} labels but "
                 f"{listed.train} {classes}; give files of the same set."

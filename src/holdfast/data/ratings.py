@@ -5,8 +5,9 @@ import warnings
 import numpy as np
 
 from holdfast.data.cache import Archive, File, Folder, contents
+from holdfast.data.checks import check_counts, check_limits
 from holdfast.data.dataset import Dataset
-from holdfast.data.reserve import Reserve
+from holdfast.data.reserve import Reserve, owner_runs
 from holdfast.errors import HoldfastError, explain_arguments
 
 # GroupLens publishes MD5 sums beside the archives; these are TensorFlow Datasets', of the same files.
@@ -27,7 +28,7 @@ ML_1M = File(
 @explain_arguments
 def movielens_100k(
     context: int = 10,
-    most: int | None = None,
+    max_examples: int | None = None,
     test: str = "later",
     test_share: float = 0.2,
     seed: int = 0,
@@ -41,7 +42,7 @@ def movielens_100k(
 
     Args:
         context: how many movies an example looks back.
-        most: only the last so many examples of a user.
+        max_examples: only the last so many examples of a user.
         test: `later` keeps the end of every user's examples for testing, `others` all examples of
             some users.
         test_share: how much is kept, of the examples or of the users.
@@ -53,14 +54,14 @@ def movielens_100k(
     archive = Archive(ML_100K, {"ml-100k/u.data": ""})
     reserve = Reserve(test, test_share, seed)
     return _movielens(
-        "movielens_100k", archive, b"\t", 1683, context, most, reserve, folder, verify
+        "movielens_100k", archive, b"\t", 1683, context, max_examples, reserve, folder, verify
     )
 
 
 @explain_arguments
 def movielens_1m(
     context: int = 10,
-    most: int | None = None,
+    max_examples: int | None = None,
     test: str = "later",
     test_share: float = 0.2,
     seed: int = 0,
@@ -71,11 +72,11 @@ def movielens_1m(
 
     Each user's movies are put in the order of rating. An example is a movie, `y`, and up to
     `context` movies rated before it, `x`, first the earliest; 0 stands for no movie. With
-    `most=160, test="others"` the clients are those of the mixed federated learning paper.
+    `max_examples=160, test="others"` the clients are those of the mixed federated learning paper.
 
     Args:
         context: how many movies an example looks back.
-        most: only the last so many examples of a user.
+        max_examples: only the last so many examples of a user.
         test: `later` keeps the end of every user's examples for testing, `others` all examples of
             some users.
         test_share: how much is kept, of the examples or of the users.
@@ -86,7 +87,9 @@ def movielens_1m(
     """
     archive = Archive(ML_1M, {"ml-1m/ratings.dat": ""})
     reserve = Reserve(test, test_share, seed)
-    return _movielens("movielens_1m", archive, b"::", 3953, context, most, reserve, folder, verify)
+    return _movielens(
+        "movielens_1m", archive, b"::", 3953, context, max_examples, reserve, folder, verify
+    )
 
 
 def _movielens(
@@ -95,14 +98,13 @@ def _movielens(
     separator: bytes,
     items: int,
     context: int,
-    most: int | None,
+    max_examples: int | None,
     reserve: Reserve,
     folder: Folder,
     verify: bool,
 ) -> Dataset:
-    for name, value in (("context", context), ("most", most)):
-        if value is not None and value < 1:
-            raise HoldfastError(f"{of}: {name}={value}; give a whole number of at least 1.")
+    check_counts(of, context=context)
+    check_limits(of, max_examples=max_examples)
     reserve.check(of)
     (raw,) = contents(of, archive, folder, verify)
     user, movie, _, when = read_ratings(raw, separator, of).T
@@ -110,8 +112,9 @@ def _movielens(
         raise HoldfastError(
             f"{of}: movies must be numbered 1..{items - 1}; give the official file."
         )
-    order = np.lexsort((when, user))  # stable, so ratings of one second keep the file's order
-    x, y, owners = sequences(user[order], movie[order], context, most)
+    # Stable, so ratings of one second keep the file's order.
+    order = np.lexsort((when, user))
+    x, y, owners = sequences(user[order], movie[order], context, max_examples)
     return reserve.split(x, y, owners, classes=items, vocabulary=items)
 
 
@@ -124,7 +127,8 @@ def read_ratings(raw: bytes, separator: bytes, what: str = "ratings") -> np.ndar
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # it stops at what is no number, and only warns
+            # NumPy stops at what is no number, and only warns.
+            warnings.simplefilter("error")
             numbers = np.fromstring(raw.replace(separator, b" "), np.int64, sep=" ")
     except (ValueError, DeprecationWarning):
         numbers = np.zeros(1, np.int64)
@@ -137,7 +141,7 @@ def read_ratings(raw: bytes, separator: bytes, what: str = "ratings") -> np.ndar
 
 
 def sequences(
-    owner: np.ndarray, item: np.ndarray, context: int, most: int | None = None
+    owner: np.ndarray, item: np.ndarray, context: int, max_examples: int | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Every item but an owner's first, with the items before it; rows are sorted by owner, then time.
 
@@ -147,11 +151,9 @@ def sequences(
         >>> x.tolist(), y.tolist(), owners.tolist()
         ([[5, 0], [5, 6], [8, 0]], [6, 7, 9], [1, 1, 2])
     """
-    starts = np.flatnonzero(np.r_[len(owner) > 0, owner[1:] != owner[:-1]])
-    sizes = np.diff(np.r_[starts, len(owner)])
-    place = np.arange(len(owner)) - np.repeat(starts, sizes)  # within the owner's items
+    sizes, place = owner_runs(owner)
     behind = np.repeat(sizes, sizes) - place  # 1 for the owner's last
-    rows = np.flatnonzero((place > 0) & (behind <= (most or len(owner))))
+    rows = np.flatnonzero((place > 0) & (behind <= (max_examples or len(owner))))
     length = np.minimum(place[rows], context)[:, None]
     column = np.arange(context)[None]
     before = np.minimum(rows[:, None] - length + column, len(owner) - 1)

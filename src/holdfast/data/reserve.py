@@ -1,10 +1,12 @@
 """Which examples are kept for testing, where a data set does not say."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from holdfast.data.checks import check_share
 from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
 from holdfast.errors import HoldfastError
@@ -30,10 +32,7 @@ class Reserve:
         """Refuse what cannot work, in the name of the loader that was called."""
         if self.test not in (LATER, OTHERS):
             raise HoldfastError(f"{of}: test={self.test!r}; give `later` or `others`.")
-        if not 0 <= self.share < 1:
-            raise HoldfastError(
-                f"{of}: test_share={self.share}; give a number from 0 to below 1, such as 0.2."
-            )
+        check_share(of, self.share)
 
     def rows(self, owners: np.ndarray, gap: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Rows to train and to test on; an owner's rows are in order of time.
@@ -42,15 +41,13 @@ class Reserve:
             owners: one per example, those of one owner together.
             gap: so many rows between an owner's two parts belong to neither, as they overlap with both.
         """
-        starts = np.flatnonzero(np.r_[len(owners) > 0, owners[1:] != owners[:-1]])
-        sizes = np.diff(np.r_[starts, len(owners)])
+        sizes, place = owner_runs(owners)
         if self.test == OTHERS:
-            drawn = np.random.default_rng(self.seed).permutation(len(starts))
-            held_out = np.zeros(len(starts), bool)
-            held_out[drawn[: round(len(starts) * self.share)]] = True
+            drawn = np.random.default_rng(self.seed).permutation(len(sizes))
+            held_out = np.zeros(len(sizes), bool)
+            held_out[drawn[: round(len(sizes) * self.share)]] = True
             tested = np.repeat(held_out, sizes)
             return np.flatnonzero(~tested), np.flatnonzero(tested)
-        place = np.arange(len(owners)) - np.repeat(starts, sizes)
         kept = np.repeat(np.maximum(1, np.floor(sizes * (1 - self.share))), sizes)
         return np.flatnonzero(place < kept), np.flatnonzero(place >= kept + gap)
 
@@ -78,3 +75,24 @@ class Reserve:
             None if self.test == OTHERS else owners[test],
             **about,
         )
+
+
+def owner_runs(owners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many examples each owner has, and the place of each example among its owner's.
+
+    Examples of one owner stand together.
+
+    Example:
+        >>> sizes, place = owner_runs(np.array(["b", "b", "b", "a"]))
+        >>> sizes.tolist(), place.tolist()
+        ([3, 1], [0, 1, 2, 0])
+    """
+    starts = np.flatnonzero(np.r_[len(owners) > 0, owners[1:] != owners[:-1]])
+    sizes = np.diff(np.r_[starts, len(owners)])
+    return sizes, np.arange(len(owners)) - np.repeat(starts, sizes)
+
+
+def draw_owners(names: Sequence[str], number: int | None, seed: int) -> list[str]:
+    """Only so many of the names, drawn by the seed, in the order they have; all where it is None."""
+    drawn = np.random.default_rng(seed).permutation(len(names))[:number]
+    return [names[k] for k in sorted(drawn)]

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from holdfast.data.cache import Archive, File, Folder, check, contents, home, obtain
+from holdfast.data.checks import check_counts, check_limits
 from holdfast.data.dataset import Dataset
-from holdfast.data.reserve import Reserve
+from holdfast.data.reserve import Reserve, draw_owners
 from holdfast.data.text import windows
 from holdfast.errors import HoldfastError, did_you_mean, explain_arguments
 
-ALPHABET = (
-    "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"  # LEAF's
-)
+# LEAF's.
+ALPHABET = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 GUTENBERG = Archive(
     File(
         "1994-01-100.zip",
@@ -34,10 +34,12 @@ TINY = File(
     size=1115394,
 )
 SOURCES = ("gutenberg", "tinyshakespeare")
-FEW_LINES = 2  # with so many or fewer, a role is left out
+# With so many or fewer, a role is left out.
+FEW_LINES = 2
 
 _BY = "by William Shakespeare"
-_END = 124195  # the line where the plays end in the file of 1994, by LEAF's count
+# The line where the plays end in the file of 1994, by LEAF's count.
+_END = 124195
 _SPEAKS, _GOES_ON = re.compile(r"  ([a-zA-Z][a-zA-Z ]*)\. (.*)"), re.compile(r"    (.*)")
 # One play is not indented in the file.
 _UNINDENTED = "THE COMEDY OF ERRORS"
@@ -96,17 +98,14 @@ def shakespeare(
         raise HoldfastError(f"shakespeare: source `{source}`; {did_you_mean(str(source), SOURCES)}")
     if predict not in ("last", "every"):
         raise HoldfastError(f"shakespeare: predict={predict!r}; give `last` or `every`.")
-    for name, value in (("length", length), ("stride", stride), ("roles", roles)):
-        if value is not None and value < 1:
-            raise HoldfastError(f"shakespeare: {name}={value}; give a whole number of at least 1.")
+    check_counts("shakespeare", length=length, stride=stride)
+    check_limits("shakespeare", roles=roles)
     reserve = Reserve(test, test_share, seed)
     reserve.check("shakespeare")
     text = _text(source, folder, verify, file)
     spoken = gutenberg_roles(text) if source == "gutenberg" else tiny_roles(text)
     names = sorted(name for name, lines in spoken.items() if len(lines) > FEW_LINES)
-    if roles is not None:
-        drawn = np.random.default_rng(seed).permutation(len(names))[:roles]
-        names = [names[k] for k in sorted(drawn)]
+    names = draw_owners(names, roles, seed)
     parts = [windows(encode(as_leaf(spoken[name])), length, stride) for name in names]
     if not sum(map(len, parts)):
         raise _nobody(length, source)
@@ -170,12 +169,14 @@ def as_leaf(lines: list[str]) -> str:
 def gutenberg_roles(text: str) -> Roles:
     """What every role says in each play of Gutenberg's edition of 1994; the key is PLAY_ROLE."""
     lines = text.splitlines()[1:]
-    works = [k for k, line in enumerate(lines) if _BY in line][1:]  # the first are the sonnets
+    # The first are the sonnets.
+    works = [k for k, line in enumerate(lines) if _BY in line][1:]
     said: Roles = collections.defaultdict(list)
     for begin, end in itertools.pairwise([*works, min(len(lines), _END + 1)]):
         title = next((t for line in lines[begin - 2 : begin - 8 : -1] if (t := line.strip())), "")
         speeches = list(_speeches(lines[begin + 1 : end], title == _UNINDENTED))
-        if len({role for role, _ in speeches}) > 1:  # otherwise it is no play
+        # With one voice it is no play.
+        if len({role for role, _ in speeches}) > 1:
             for role, line in speeches:
                 said[re.sub(r"\W+", "_", f"{title}_{role}".replace(" ", "_"))].append(line)
     return dict(said)
@@ -187,13 +188,15 @@ def _speeches(lines: list[str], unindented: bool) -> Iterator[tuple[str, str]]:
     role = ""
     for line in lines:
         if match := speaks.match(line):
-            role = match[1].upper()  # the file is not consistent
+            # The file is not consistent about case.
+            role = match[1].upper()
             if unindented and role.startswith("ACT "):
                 role = ""
             else:
                 yield role, match[2]
         elif role and (match := goes_on.match(line)):
-            if unindented and match[1].startswith("<"):  # a licence between two acts
+            # A licence between two acts.
+            if unindented and match[1].startswith("<"):
                 role = ""
             else:
                 yield role, match[1]

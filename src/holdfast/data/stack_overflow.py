@@ -17,9 +17,11 @@ from holdfast.data.cache import (
     opened_archive,
     optional,
 )
+from holdfast.data.checks import check_limits
 from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
-from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.data.reserve import draw_owners
+from holdfast.errors import explain_arguments
 
 SITE = "https://storage.googleapis.com/tff-datasets-public"
 # Checksums: TensorFlow Federated, simulation/datasets/stackoverflow.py.
@@ -50,7 +52,7 @@ TRAIN, TEST = "stackoverflow_train.h5", "stackoverflow_test.h5"
 @explain_arguments
 def stack_overflow(
     users: int = 100,
-    most: int | None = 100,
+    max_examples: int | None = 100,
     words: int = 10_000,
     tags: int = 500,
     seed: int = 0,
@@ -67,7 +69,7 @@ def stack_overflow(
 
     Args:
         users: only so many, drawn by `seed`.
-        most: only the first so many posts of a user.
+        max_examples: only the first so many posts of a user.
         words: how many words are told apart.
         tags: how many tags are to be predicted.
         seed: draws users.
@@ -75,22 +77,16 @@ def stack_overflow(
             it or in its subfolder `stack_overflow`.
         verify: compare checksums.
     """
-    for name, value in (("users", users), ("most", most), ("words", words), ("tags", tags)):
-        if value is not None and value < 1:
-            raise HoldfastError(
-                f"stack_overflow: {name}={value}; give a whole number of at least 1."
-            )
+    check_limits("stack_overflow", users=users, max_examples=max_examples, words=words, tags=tags)
     h5py = optional("h5py", "h5py", "stack_overflow")
     (raw_words,) = contents("stack_overflow", WORDS, folder, verify)
     (raw_tags,) = contents("stack_overflow", TAGS, folder, verify)
     word_ids, tag_ids = read_words(raw_words, words), read_tags(raw_tags, tags)
     train_path, test_path = _posts(folder, verify)
     with h5py.File(train_path, "r") as before, h5py.File(test_path, "r") as after:
-        everybody = sorted(before["examples"])
-        order = np.random.default_rng(seed).permutation(len(everybody))[:users]
-        drawn = [everybody[k] for k in sorted(order)]
-        train, owners = read_posts(before["examples"], drawn, most, word_ids, tag_ids)
-        test, test_owners = read_posts(after["examples"], drawn, most, word_ids, tag_ids)
+        drawn = draw_owners(sorted(before["examples"]), users, seed)
+        train, owners = read_posts(before["examples"], drawn, max_examples, word_ids, tag_ids)
+        test, test_owners = read_posts(after["examples"], drawn, max_examples, word_ids, tag_ids)
     return Dataset(train, test, owners, test_owners, len(tag_ids), len(word_ids))
 
 
@@ -132,7 +128,7 @@ def read_tags(raw: bytes, tags: int) -> dict[str, int]:
 def read_posts(
     posts: Mapping[str, Any],
     users: Sequence[str],
-    most: int | None,
+    max_examples: int | None,
     words: dict[str, int],
     tags: dict[str, int],
 ) -> tuple[Examples, np.ndarray]:
@@ -149,7 +145,8 @@ def read_posts(
         for user in users
         if user in posts
         for post in zip(
-            *(posts[user][field][:most] for field in ("tokens", "title", "tags")), strict=True
+            *(posts[user][field][:max_examples] for field in ("tokens", "title", "tags")),
+            strict=True,
         )
     ]
     x = np.zeros((len(read), len(words)), np.float32)

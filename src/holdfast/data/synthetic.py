@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.data.checks import check_counts
 from holdfast.data.clients import Clients, Examples
 from holdfast.data.dataset import Dataset
 from holdfast.errors import HoldfastError, did_you_mean, explain_arguments
@@ -63,7 +64,7 @@ def synthetic_logistic(
     who = "synthetic_logistic"
     if kind not in _KINDS:
         raise HoldfastError(f"{who}: kind={kind!r}; {did_you_mean(str(kind), _KINDS)}")
-    _check_counts(who, clients=clients, features=features, classes=classes, examples=examples)
+    check_counts(who, clients=clients, features=features, classes=classes, examples=examples)
     _check_not_negative(who, gamma=gamma, test_share=test_share)
     rng = np.random.default_rng(seed)
     spread = {"type1": 0.0, "type2": 0.0, "type3": 0.0, kind: gamma}
@@ -74,7 +75,8 @@ def synthetic_logistic(
     if kind == "type2":
         beta = rng.normal(0, spread["type2"], (clients, 1))
         centres = rng.normal(beta, 1, (clients, features))
-    deviation = np.arange(1, features + 1) ** -0.6  # whose squares are the variances j^-1.2
+    # Their squares are the variances j^-1.2.
+    deviation = np.arange(1, features + 1) ** -0.6
 
     def draw(amounts: np.ndarray) -> tuple[Examples, np.ndarray]:
         owner = np.repeat(np.arange(clients), amounts)
@@ -122,7 +124,7 @@ def sine(
     Reference: Gasanov, Khaled, Horváth and Richtárik, "FLIX: a simple and communication-efficient
     alternative to local methods in federated learning", 2022.
     """
-    _check_counts("sine", clients=clients, examples=examples, test_examples=test_examples)
+    check_counts("sine", clients=clients, examples=examples, test_examples=test_examples)
     _check_not_negative("sine", noise=noise)
     if not 0 <= first_share <= 1:
         raise HoldfastError(f"sine: first_share={first_share}; give a number from 0 to 1.")
@@ -182,7 +184,7 @@ def quadratics(
         >>> bool(abs(off).max() < 1e-4)
         True
     """
-    _check_counts("quadratics", clients=clients, dimension=dimension)
+    check_counts("quadratics", clients=clients, dimension=dimension)
     _check_not_negative("quadratics", heterogeneity=heterogeneity)
     if not 1 <= condition < math.inf:
         raise HoldfastError(f"quadratics: condition={condition}; give a number of at least 1.")
@@ -264,12 +266,6 @@ def _optima(
 
 def _test_sizes(sizes: np.ndarray, share: float) -> np.ndarray:
     return np.maximum(1, np.round(sizes * share).astype(np.int64))
-
-
-def _check_counts(who: str, **counts: int) -> None:
-    for name, value in counts.items():
-        if not isinstance(value, int | np.integer) or value < 1:
-            raise HoldfastError(f"{who}: {name}={value!r}; give a whole number of at least 1.")
 
 
 def _check_not_negative(who: str, **numbers: float) -> None:

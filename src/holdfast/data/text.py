@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.data.checks import check_counts, check_limits
 from holdfast.data.dataset import Dataset
-from holdfast.data.reserve import OTHERS, Reserve
+from holdfast.data.reserve import OTHERS, Reserve, draw_owners
 from holdfast.errors import HoldfastError, explain_arguments
 
 _DECOMPRESS: dict[str, Any] = {
@@ -33,7 +34,7 @@ def text(
     alphabet: str | None = None,
     column: str = "text",
     author: str = "author",
-    least: int = 0,
+    min_bytes: int = 0,
     authors: int | None = None,
     test: str = "later",
     test_share: float = 0.2,
@@ -54,7 +55,7 @@ def text(
             several files can be read alike.
         column: where the text is in JSON lines.
         author: where the author is; of several columns, such as `site,author`, all together say who.
-        least: bytes that an author must have written.
+        min_bytes: bytes that an author must have written.
         authors: only so many, drawn by `seed`.
         test: `later` keeps the end of every author's windows for testing, `others` all windows of
             some authors.
@@ -71,23 +72,20 @@ def text(
         >>> data.train.x[0].tolist(), data.train.y[0].tolist(), data.vocabulary
         ([1, 2, 1], [2, 1, 2], 3)
     """
-    for name, value in (("window", window), ("characters", characters), ("authors", authors)):
-        if value is not None and value < 1:
-            raise HoldfastError(f"text: {name}={value}; give a whole number of at least 1.")
+    check_counts("text", window=window)
+    check_limits("text", characters=characters, authors=authors)
     reserve = Reserve(test, test_share, seed)
     reserve.check("text")
     path = Path(path)
     plain = _JSON_LINES.isdisjoint(path.suffixes)
     wrote = _whole(path, test) if plain else _by_author(path, column, author.split(","))
-    enough = max(least, window + 1)
+    enough = max(min_bytes, window + 1)
     names = [name for name, one in wrote.items() if len(one) >= enough]
     if not names:
         raise HoldfastError(
-            f"text: {path} has nobody with {enough} bytes or more; lower `least` or `window`."
+            f"text: {path} has nobody with {enough} bytes or more; lower `min_bytes` or `window`."
         )
-    if authors is not None:
-        drawn = np.random.default_rng(seed).permutation(len(names))[:authors]
-        names = [names[k] for k in sorted(drawn)]
+    names = draw_owners(names, authors, seed)
     texts = [wrote[name] for name in names]
     code, vocabulary = numbering(texts, characters, alphabet)
     cut = [windows(code[np.frombuffer(one, np.uint8)], window, window + 1) for one in texts]

@@ -16,9 +16,12 @@ from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.models.model import GeneralisedLinear, Model
 from holdfast.trees import Tree, describe_shapes
 
-_DENSE_DESIGN = 256  # up to here all eigenvalues cost less than a few of them
-_DENSE_HESSIAN = 32  # and here, where every column costs a pass over the sample
-_TOLERANCE = 1e-5  # of estimates, relative to the width of the spectrum
+# Up to here all eigenvalues cost less than a few of them,
+_DENSE_DESIGN = 256
+# and up to here, where every column costs a pass over the sample.
+_DENSE_HESSIAN = 32
+# Of estimates, relative to the width of the spectrum.
+_TOLERANCE = 1e-5
 _RESTARTS = 500
 
 Ends = tuple[float, float]  # the largest and the smallest eigenvalue
@@ -88,10 +91,10 @@ def curvature(
         >>> bent.smoothness.round(1).tolist(), bent.convexity.tolist(), bent.exact
         ([3.0, 2.9, 3.0, 2.9], [0.1, 0.1, 0.1, 0.1], True)
     """
-    most = 512 if examples is None else examples
-    if most < 1 or points < 0 or not radius > 0:
+    max_examples = 512 if examples is None else examples
+    if max_examples < 1 or points < 0 or not radius > 0:
         raise HoldfastError(
-            f"curvature: examples={most}, points={points}, radius={radius}; give at least 1 example, "
+            f"curvature: examples={max_examples}, points={points}, radius={radius}; give at least 1 example, "
             f"0 points and a radius above 0."
         )
     check_finite(clients.examples, "curvature")
@@ -101,7 +104,7 @@ def curvature(
         find = _closed_form(model.linear, clients)
     else:
         find = _estimate(
-            model, clients, params, min(most, clients.sizes.max()), points, radius, seed
+            model, clients, params, min(max_examples, clients.sizes.max()), points, radius, seed
         )
     ends = np.zeros((len(clients), 2))
     for i in _watched(np.flatnonzero(clients.sizes).tolist(), progress):
@@ -112,10 +115,10 @@ def curvature(
 def _closed_form(linear: GeneralisedLinear, clients: Clients) -> Callable[[int], Ends]:
     def find(client: int) -> Ends:
         design = linear.design(clients[client])
-        largest, smallest = _design_ends(design, linear.flattest > 0)
+        largest, smallest = _design_ends(design, linear.min_curvature > 0)
         return (
-            linear.steepest * largest / len(design) + linear.l2,
-            linear.flattest * smallest / len(design) + linear.l2,
+            linear.max_curvature * largest / len(design) + linear.l2,
+            linear.min_curvature * smallest / len(design) + linear.l2,
         )
 
     return find
@@ -126,7 +129,8 @@ def _design_ends(design: np.ndarray, both: bool) -> Ends:
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     n, d = design.shape
-    both = both and n >= d  # with fewer rows than columns there is a direction without curvature
+    # With fewer rows than columns there is a direction without curvature.
+    both = both and n >= d
     # The small end by Lanczos may take longer than all eigenvalues, or for ever.
     if both or min(n, d) <= _DENSE_DESIGN:
         ends = np.linalg.eigvalsh(design.T @ design if d <= n else design @ design.T)
@@ -142,7 +146,7 @@ def _estimate(
     model: Model,
     clients: Clients,
     params: Tree,
-    most: int,
+    max_examples: int,
     points: int,
     radius: float,
     seed: int,
@@ -160,12 +164,13 @@ def _estimate(
 
     def find(client: int) -> Ends:
         own = clients.rows(client)
-        few = min(most, len(own))
+        few = min(max_examples, len(own))
         # A stream of its own for each client: its estimate does not depend on the others.
         rows = np.random.default_rng([seed, client]).choice(own, few, replace=False)
-        rows = np.concatenate([rows, np.repeat(rows[:1], most - few)])  # one shape, compiled once
+        # One shape for all clients, so that one program is compiled.
+        rows = np.concatenate([rows, np.repeat(rows[:1], max_examples - few)])
         batch = tree.map(lambda a: jnp.asarray(np.asarray(a)[rows]), clients.examples)
-        keep = jnp.arange(most) < few
+        keep = jnp.arange(max_examples) < few
         found = []
         for place in places:
 

@@ -44,7 +44,7 @@ def personalise(
     rounds: int | None = None,
     megabytes: float | None = None,
     optima: Optima | None = None,
-    bends: Curvature | None = None,
+    curvature: Curvature | None = None,
     evaluate: Evaluator | Sequence[Evaluator] | None = None,
     seed: int = 0,
     progress: bool | None = None,
@@ -63,7 +63,7 @@ def personalise(
         rounds: the budget in rounds.
         megabytes: or in millions of bytes, of all clients together, down and up.
         optima: local optima, if they are known (`hf.flix.local_optima`).
-        bends: smoothness and convexity, if they are known (`hf.diagnose.curvature`).
+        curvature: smoothness and convexity, if they are known (`hf.diagnose.curvature`).
         evaluate: one or several of `hf.evaluate`.
         seed: all randomness is a function of it.
         progress: a progress bar; unless given, only where someone is looking.
@@ -81,14 +81,14 @@ def personalise(
     Reference: Gasanov et al., "FLIX", AISTATS 2022, section 3.1.
     """
     optima = optima or local_optima(model, clients, seed=seed)
-    known = constants(model, clients, optima, bends, seed=seed)
+    known = constants(model, clients, optima, curvature, seed=seed)
     budget = _affordable(model, clients, rounds, megabytes, optima)
     alpha = known.alpha(budget, accuracy)
     needed = int(min(budget, known.rounds(alpha, accuracy)))
     settings: dict[str, Any] = {"evaluate": evaluate, "seed": seed, "progress": progress}
     step = known.step_size(alpha) if alpha else 1.0
     local = Local(step, steps=1)
-    descent = flix(alpha, optimum=optima.known())
+    descent = flix(alpha, solver=optima.known())
     if needed == 0:
         run = simulate(descent, model, clients, local, 0, **settings)
     else:
@@ -120,5 +120,6 @@ def _affordable(
     everyone = int((clients.sizes > 0).sum())
     size = nbytes(optima.x) // len(clients)
     number = float_type(optima.x).itemsize
-    left = megabytes * 1e6 - everyone * (2 * size + number)  # x_avg costs a number more
+    # x_avg costs a number more.
+    left = megabytes * 1e6 - everyone * (2 * size + number)
     return 0 if left < 0 else 1 + int(left // (everyone * 2 * size))

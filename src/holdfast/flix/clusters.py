@@ -82,7 +82,7 @@ def cluster_optima(
         >>> clients = hf.data.partition.iid(train, clients=4)
         >>> model, local = hf.models.softmax_regression(10), hf.Local(0.5, steps=5, batch_size=20)
         >>> shared = hf.flix.cluster_optima(model, clients, [0, 0, 1, 1], local, rounds=2)
-        >>> personal = hf.algorithms.flix(alpha=0.5, optimum=shared.optima.known())
+        >>> personal = hf.algorithms.flix(alpha=0.5, solver=shared.optima.known())
     """
     groups = np.asarray(labels)
     if groups.shape != (len(clients),):

@@ -97,7 +97,7 @@ def ensemble(model: Model, optima: Optima, alpha: Any) -> Ensemble:
     if model.predictor is None:
         raise HoldfastError(
             f"ensemble: {model.name} does not say what it predicts; "
-            f"give hf.Model(predictor=hf.models.Predictor(predict, judge))."
+            f"give hf.Model(predictor=hf.models.Predictor(predict, metrics))."
         )
     values = hyper.values(alpha, len(optima.gradient_norms))
     if not ((values >= 0) & (values <= 1)).all():
@@ -112,7 +112,7 @@ def _mixed_model(model: Model) -> Model:
     def metrics(params: Tree, batch: Mixed) -> dict[str, jax.Array]:
         predicted = predictor.predict(params, batch.own)
         alpha = batch.alpha.reshape(batch.alpha.shape + (1,) * (predicted.ndim - 1))
-        return predictor.judge(alpha * predicted + (1 - alpha) * batch.local, batch.own)
+        return predictor.metrics(alpha * predicted + (1 - alpha) * batch.local, batch.own)
 
     def check(examples: Mixed) -> None:
         if not isinstance(examples, Mixed):

@@ -30,7 +30,7 @@ class Optima(NamedTuple):
     gradient_norms: np.ndarray
 
     def known(self) -> Known:
-        """The same as a solver: `hf.algorithms.flix(alpha, optimum=optima.known())`."""
+        """The same as a solver: `hf.algorithms.flix(alpha, solver=optima.known())`."""
         return Known(tree.map(PerClient, self.x))
 
     def flat(self) -> np.ndarray:
@@ -43,7 +43,7 @@ class Optima(NamedTuple):
 def local_optima(
     model: Model,
     clients: Clients,
-    optimum: Solver = _FIND,
+    solver: Solver = _FIND,
     *,
     seed: int = 0,
     params: Tree = None,
@@ -53,7 +53,7 @@ def local_optima(
     Args:
         model: the model.
         clients: the population.
-        optimum: how, from `hf.solvers`.
+        solver: how, from `hf.solvers`.
         seed: of the initial parameters, from which every search starts.
         params: initial parameters instead.
 
@@ -66,7 +66,7 @@ def local_optima(
         >>> bool((optima.gradient_norms <= 0.1).all())
         True
     """
-    algorithm = Algorithm(Flix(1.0, optimum), name="local_optima")
+    algorithm = Algorithm(Flix(1.0, solver), name="local_optima")
     given = Experiment(algorithm, model, clients, Local(1.0), seed=seed, params=params)
     simulation = Simulation(given)
     start = simulation.begin().client_states

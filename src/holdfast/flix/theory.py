@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from jax import tree
 
+from holdfast import diagnose
 from holdfast.core import hyper
 from holdfast.data.clients import Clients
-from holdfast.diagnose.curvature import Curvature, curvature
+from holdfast.diagnose.curvature import Curvature
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.flix.optima import Optima, local_optima
 from holdfast.models.model import Model
@@ -81,6 +82,7 @@ class Constants:
     def _conditioning(self, alpha: Any) -> float:
         return min(1.0, max(0.0, self.convexity_at(alpha)) / self.smoothness_at(alpha))
 
+    @explain_arguments
     def rounds(self, alpha: Any, accuracy: float) -> float:
         r"""Rounds after which the error is below `accuracy`; infinity if no number is sure to do.
 
@@ -105,6 +107,7 @@ class Constants:
             steps += 1
         return 1 + steps
 
+    @explain_arguments
     def alpha(self, rounds: int, accuracy: float) -> float:
         r"""The largest $\alpha$, the same for everybody, that `rounds` rounds serve to `accuracy`.
 
@@ -113,9 +116,11 @@ class Constants:
         _check_accuracy(accuracy)
         if rounds < 1:
             return 0.0
-        worst = self.error(1.0, rounds)  # it grows with the square of alpha
+        # It grows with the square of alpha.
+        worst = self.error(1.0, rounds)
         alpha = 1.0 if worst <= accuracy else math.sqrt(accuracy / worst)
-        while self.error(alpha, rounds) > accuracy:  # by rounding
+        # By rounding it may be above.
+        while self.error(alpha, rounds) > accuracy:
             alpha = math.nextafter(alpha, 0.0)
         return alpha
 
@@ -182,7 +187,7 @@ def constants(
     model: Model,
     clients: Clients,
     optima: Optima | None = None,
-    bends: Curvature | None = None,
+    curvature: Curvature | None = None,
     *,
     seed: int = 0,
 ) -> Constants:
@@ -192,7 +197,7 @@ def constants(
         model: the model.
         clients: the population.
         optima: local optima; found unless given.
-        bends: smoothness and convexity (`hf.diagnose.curvature`); exact for linear models and
+        curvature: smoothness and convexity (`hf.diagnose.curvature`); exact for linear models and
             estimated around the mean of the optima for others, unless given.
         seed: of what is drawn at random.
 
@@ -207,10 +212,10 @@ def constants(
     """
     optima = optima or local_optima(model, clients, seed=seed)
     able = np.flatnonzero(clients.sizes)
-    if bends is None:
-        bends = curvature(model, clients, _mean_optimum(optima, able), seed=seed)
+    if curvature is None:
+        curvature = diagnose.curvature(model, clients, _mean_optimum(optima, able), seed=seed)
     return Constants(
-        bends.smoothness[able], bends.convexity[able], optima.flat()[able], bends.exact
+        curvature.smoothness[able], curvature.convexity[able], optima.flat()[able], curvature.exact
     )
 
 

@@ -127,7 +127,8 @@ def _from_nnx(
     classes: int | None,
     loss_of: Callable[[jax.Array, jax.Array], jax.Array],
 ) -> Model:
-    from flax import nnx  # as long to import as the rest of flax, and few need it
+    # It takes as long to import as the rest of flax, and few need it.
+    from flax import nnx
 
     outline = nnx.eval_shape(lambda: build(nnx.Rngs(0)))
     parts: Any = nnx.split(outline, nnx.Param, nnx.RngState, ...)
@@ -150,7 +151,8 @@ def _from_nnx(
 
 def _begun_streams(streams: Tree, key: jax.Array | None) -> Tree:
     """NNX's random streams with keys of their own and counters at zero."""
-    key = jax.random.key(0) if key is None else key  # in evaluation nothing is drawn
+    # In evaluation nothing is drawn.
+    key = jax.random.key(0) if key is None else key
     leaves, definition = flatten(streams)
 
     def begun(number: int, like: Any) -> jax.Array:

@@ -108,7 +108,8 @@ def cnn(
             f"cnn: dropout={list(dropout)}; give two probabilities from 0 to below 1, after the "
             f"convolutions and after each dense layer."
         )
-    convolution_by(convolution)  # raises for what it does not know
+    # Refuses what it does not know.
+    convolution_by(convolution)
     before, after = dropout
     module = CNN(
         classes,

@@ -15,7 +15,8 @@ from holdfast.errors import HoldfastError
 Convolution: TypeAlias = Literal["auto", "patches", "xla"]
 Padding: TypeAlias = str | Sequence[tuple[int, int]]
 
-_BYTES = 3 << 19  # of patches at a time; measured with 0.5 MB of second-level cache
+# Bytes of patches at a time; measured with 0.5 MB of second-level cache.
+_BYTES = 3 << 19
 
 LAYOUT = lax.conv_dimension_numbers((1,) * 4, (1,) * 4, ("NHWC", "HWIO", "NHWC"))
 

@@ -15,10 +15,10 @@ from holdfast.models.model import (
     GeneralisedLinear,
     Model,
     Predictor,
+    binary_metrics,
     classifier,
     design_matrix,
-    judge_numbers,
-    judge_probability,
+    regression_metrics,
 )
 from holdfast.models.product import Dense
 from holdfast.trees import Tree
@@ -81,7 +81,7 @@ def softmax_regression(classes: int) -> Model:
 @functools.lru_cache(maxsize=64)
 def _softmax_regression(classes: int) -> Model:
     # diag(p) - p p' has eigenvalues in [0, 1/2]; it nears 1/2 as two classes share all of p.
-    linear = GeneralisedLinear(design_matrix, steepest=0.5, flattest=0.0)
+    linear = GeneralisedLinear(design_matrix, max_curvature=0.5, min_curvature=0.0)
     return dataclasses.replace(mlp([], classes), linear=linear)
 
 
@@ -128,7 +128,7 @@ def _binary(module: BinaryMLP) -> Model:
     # It begins and is called as any classifier; only its two classes share one logit.
     two_logits = classifier(module, classes=2)
     predictor = Predictor(
-        lambda params, batch: jax.nn.sigmoid(_apply(module, params, batch)), judge_probability
+        lambda params, batch: jax.nn.sigmoid(_apply(module, params, batch)), binary_metrics
     )
     return dataclasses.replace(
         two_logits, loss=loss, metrics=metrics, check=check, predictor=predictor
@@ -170,9 +170,9 @@ def mlp_regression(hidden: Sequence[int]) -> Model:
 @functools.lru_cache(maxsize=64)
 def _regression(module: RegressionMLP) -> Model:
     def loss(params: Tree, batch: Tree) -> jax.Array:
-        return judge_numbers(_apply(module, params, batch), batch)["loss"]
+        return regression_metrics(_apply(module, params, batch), batch)["loss"]
 
-    predictor = Predictor(lambda params, batch: _apply(module, params, batch), judge_numbers)
+    predictor = Predictor(lambda params, batch: _apply(module, params, batch), regression_metrics)
     # It begins as any module does.
     begun = classifier(module, classes=2)
     return dataclasses.replace(begun, loss=loss, metrics=None, check=None, predictor=predictor)

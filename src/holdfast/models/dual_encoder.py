@@ -13,7 +13,8 @@ from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.models.model import Model, Table
 from holdfast.trees import Tree
 
-PADDING = 0  # this row of the table fills short contexts; it is no item
+# This row of the table fills short contexts; it is no item.
+PADDING = 0
 
 
 class DualEncoder(nn.Module):
@@ -111,7 +112,8 @@ def _dual_encoder(items: int, width: int, margin: float) -> Model:
         context, everything = towers(params, batch.x, jnp.arange(len(params["table"])))
         cosines = context @ everything.T
         own = jnp.take_along_axis(cosines, batch.y[:, None], axis=1)
-        at_least_as_near = jnp.sum(cosines[:, PADDING + 1 :] >= own, axis=1)  # itself included
+        # The item itself included.
+        at_least_as_near = jnp.sum(cosines[:, PADDING + 1 :] >= own, axis=1)
         losses = hinge(own[:, 0])
         return {"loss": losses, "recall_at_10": (at_least_as_near <= 10).astype(losses.dtype)}
 
@@ -129,7 +131,8 @@ def _dual_encoder(items: int, width: int, margin: float) -> Model:
                 )
 
     name = f"DualEncoder(items={items}, width={width}, margin={margin})"
-    table = Table("table", fields=("x", "y"), always=(0,))  # row 0 is padding
+    # Row 0 is padding.
+    table = Table("table", fields=("x", "y"), always=(0,))
     return Model(init, loss, metrics, check, name, tables=(table,))
 
 

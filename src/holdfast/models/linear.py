@@ -14,9 +14,9 @@ from holdfast.models.model import (
     GeneralisedLinear,
     Model,
     Predictor,
+    binary_metrics,
     design_matrix,
-    judge_numbers,
-    judge_probability,
+    regression_metrics,
 )
 from holdfast.trees import Tree
 
@@ -91,8 +91,8 @@ def _logistic_regression(l2: float, intercept: bool) -> Model:
         metrics,
         check,
         name=f"logistic_regression(l2={l2}, intercept={intercept})",
-        linear=GeneralisedLinear(design, steepest=0.25, flattest=0.0, l2=l2),
-        predictor=Predictor(lambda p, batch: jax.nn.sigmoid(_scores(p, batch)), judge_probability),
+        linear=GeneralisedLinear(design, max_curvature=0.25, min_curvature=0.0, l2=l2),
+        predictor=Predictor(lambda p, batch: jax.nn.sigmoid(_scores(p, batch)), binary_metrics),
     )
 
 
@@ -111,8 +111,8 @@ def _least_squares(l2: float, intercept: bool) -> Model:
         loss,
         check=check,
         name=f"least_squares(l2={l2}, intercept={intercept})",
-        linear=GeneralisedLinear(design, steepest=1.0, flattest=1.0, l2=l2),
-        predictor=Predictor(_scores, judge_numbers),
+        linear=GeneralisedLinear(design, max_curvature=1.0, min_curvature=1.0, l2=l2),
+        predictor=Predictor(_scores, regression_metrics),
     )
 
 

@@ -5,7 +5,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -41,30 +41,32 @@ class GeneralisedLinear:
     The loss of an example is a function of one scalar, or of one per class, and a penalty:
 
     $$ \ell = \phi(a^\top w) + \tfrac{\lambda}{2} \|w\|^2, \qquad
-       \text{flattest} \le \phi'' \le \text{steepest} $$
+       c \le \phi'' \le C $$
 
     Args:
         design: `examples -> (n, d)` matrix with rows $a$, in the order of the flat parameters, and
             with their intercept. With several classes each has such a block of parameters.
-        steepest: the supremum of $\phi''$, or of its largest eigenvalue.
-        flattest: the infimum of $\phi''$, or of its smallest eigenvalue.
+        max_curvature: $C$, the supremum of $\phi''$, or of its largest eigenvalue.
+        min_curvature: $c$, the infimum of $\phi''$, or of its smallest eigenvalue.
         l2: $\lambda$.
     """
 
     design: Callable[[Tree], np.ndarray]
-    steepest: float
-    flattest: float
+    max_curvature: float
+    min_curvature: float
     l2: float = 0.0
 
 
-class Predictor(NamedTuple):
-    """A model's predictions, which can be averaged with another's, and how they are judged."""
+@explain_constructor
+@dataclasses.dataclass(frozen=True)
+class Predictor:
+    """A model's predictions, which can be averaged with another's, and what is measured of them."""
 
     predict: Callable[[Tree, Tree], jax.Array]  # (params, batch) -> one prediction per example
-    judge: Callable[[jax.Array, Tree], dict[str, jax.Array]]  # its loss first, per example
+    metrics: Callable[[jax.Array, Tree], dict[str, jax.Array]]  # its loss first, per example
 
 
-def judge_probabilities(probabilities: jax.Array, batch: Tree) -> dict[str, jax.Array]:
+def probability_metrics(probabilities: jax.Array, batch: Tree) -> dict[str, jax.Array]:
     """Cross-entropy and accuracy of one row of class probabilities per example."""
     true = jnp.take_along_axis(probabilities, batch.y[:, None], axis=1)[:, 0]
     losses = -jnp.log(jnp.maximum(true, jnp.finfo(true.dtype).tiny))
@@ -72,13 +74,13 @@ def judge_probabilities(probabilities: jax.Array, batch: Tree) -> dict[str, jax.
     return {"loss": losses, "accuracy": correct.astype(losses.dtype)}
 
 
-def judge_probability(probability: jax.Array, batch: Tree) -> dict[str, jax.Array]:
+def binary_metrics(probability: jax.Array, batch: Tree) -> dict[str, jax.Array]:
     """The same for the probability of label 1."""
     both = jnp.stack([1 - probability, probability], axis=1)
-    return judge_probabilities(both, batch._replace(y=batch.y.astype(jnp.int32)))
+    return probability_metrics(both, batch._replace(y=batch.y.astype(jnp.int32)))
 
 
-def judge_numbers(numbers: jax.Array, batch: Tree) -> dict[str, jax.Array]:
+def regression_metrics(numbers: jax.Array, batch: Tree) -> dict[str, jax.Array]:
     """Half the squared error of one number per example."""
     return {"loss": (numbers - batch.y.astype(numbers.dtype)) ** 2 / 2}
 
@@ -98,7 +100,7 @@ class Model:
         tables: parameters of which a client needs only the rows its data uses (`hf.Table`).
         linear: how the loss depends on a linear function of the parameters, if it does. It says
             something about the model and changes nothing, so models that differ in it are equal.
-        predictor: what the model predicts and how that is judged, for ensembles (`hf.flix.ensemble`).
+        predictor: what the model predicts and what is measured of that, for ensembles (`hf.flix.ensemble`).
 
     Example:
         >>> import holdfast as hf
@@ -230,7 +232,7 @@ def supervised(
             )
 
     predictor = Predictor(
-        lambda params, batch: jax.nn.softmax(scores(params, batch)), judge_probabilities
+        lambda params, batch: jax.nn.softmax(scores(params, batch)), probability_metrics
     )
     return Model(
         lambda key, examples: init(key, jnp.asarray(examples.x[:1])),

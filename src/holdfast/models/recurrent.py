@@ -110,7 +110,8 @@ def gru(
         raise HoldfastError(
             f"gru: padding={padding}; give one of the characters 0..{vocabulary - 1}, or None."
         )
-    recurrence_by(kernel, GRU_BY)  # raises for what it does not know
+    # Refuses what it does not know.
+    recurrence_by(kernel, GRU_BY)
     return _gru(GRU(vocabulary, embedding, width, kernel), padding)
 
 
@@ -120,7 +121,8 @@ def _gru(module: GRU, padding: int | None) -> Model:
         if padding is None:
             return jnp.mean(values, axis=1)
         counted = targets != padding
-        number = jnp.maximum(jnp.sum(counted, axis=1), 1)  # an example may be padding throughout
+        # An example may be padding throughout.
+        number = jnp.maximum(jnp.sum(counted, axis=1), 1)
         return jnp.sum(values, axis=1, where=counted) / number.astype(values.dtype)
 
     def metrics(params: Tree, batch: Tree) -> dict[str, jax.Array]:
@@ -243,7 +245,8 @@ def lstm(
             f"lstm: vocabulary={vocabulary}, embedding={embedding}, width={width}, layers={layers}; "
             f"give at least 2 characters, 1 layer and widths of at least 1."
         )
-    recurrence_by(kernel, LSTM_BY)  # raises for what it does not know
+    # Refuses what it does not know.
+    recurrence_by(kernel, LSTM_BY)
     return _lstm(LSTM(vocabulary, embedding, width, layers, kernel))
 
 

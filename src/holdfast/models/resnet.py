@@ -134,6 +134,7 @@ def resnet18(classes: int, stem: Stem = "imagenet", convolution: Convolution = "
 def _resnet(owner: str, module: ResNet) -> Model:
     if module.classes < 2:
         raise HoldfastError(f"{owner}: classes={module.classes}; give at least 2.")
-    convolution_by(module.convolution)  # raises for what it does not know
+    # Refuses what it does not know.
+    convolution_by(module.convolution)
     # Smaller ones would work, but what has 1 or 3 rows is an image with its channels first.
     return image_classifier(module, module.classes, smallest=8)

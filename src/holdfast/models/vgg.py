@@ -65,7 +65,8 @@ def vgg11(classes: int, dropout: float = 0.5, convolution: Convolution = "auto")
             f"vgg11: classes={classes}, dropout={dropout}; give at least 2 classes and a probability "
             f"from 0 to below 1."
         )
-    convolution_by(convolution)  # raises for what it does not know
+    # Refuses what it does not know.
+    convolution_by(convolution)
     blocks = ((64,), (128,), (256, 256), (512, 512), (512, 512))
     module = VGG(classes, blocks, (512, 512), float(dropout), convolution)
     return image_classifier(module, classes, smallest=2 ** len(blocks))

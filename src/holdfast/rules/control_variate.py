@@ -52,7 +52,7 @@ class ControlVariate(Rule):
 
     def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
         # c_i+ - c_i = -c - delta/path: every step added c - c_i to its gradient, so -delta/path is
-        # the mean gradient plus c - c_i. Neither the row nor the data is needed.
+        # the mean gradient plus c - c_i. Neither the client's state nor its data is needed.
         change = tree.map(lambda c, d: (-c - d / at.path).astype(c.dtype), at.msg, delta)
         return change if self.damping is None else scale(self.damping, change)
 

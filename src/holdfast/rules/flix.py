@@ -28,7 +28,7 @@ class Flix(Rule):
     Args:
         alpha: $\alpha_i$ in [0, 1]: a number, one per client, or `hf.PerClient` of a function of the
             client's examples. 1 is the global model, 0 the client's own.
-        optimum: how clients find $x_i$, from `hf.solvers`; the search starts where the run began.
+        solver: how clients find $x_i$, from `hf.solvers`; the search starts where the run began.
 
     Reduces to: the other rules of the chain at `alpha=1`, bit for bit; local training at `alpha=0`.
 
@@ -43,7 +43,7 @@ class Flix(Rule):
 
     needs = frozenset({Need.WHOLE_MODEL})
     alpha: Any
-    optimum: Solver = LBFGS()
+    solver: Solver = LBFGS()
 
     def __post_init__(self) -> None:
         given = self.alpha.values if isinstance(self.alpha, hyper.PerClient) else self.alpha
@@ -58,7 +58,7 @@ class Flix(Rule):
         return dataclasses.replace(
             super().traits,
             quiet=lambda clients: hyper.values(self.alpha, clients) == 0,
-            doubt=self.optimum.doubt,
+            doubt=self.solver.doubt,
         )
 
     def init(self, params: Tree) -> State:
@@ -66,7 +66,7 @@ class Flix(Rule):
         return State(client=Optimum(params, unknown))
 
     def prepare(self, at: ClientView) -> Tree:
-        return self.optimum.minimise(at.loss, at.grad, at.mine.x)
+        return self.solver.minimise(at.loss, at.grad, at.mine.x)
 
     def tilt(self, at: ClientView) -> Tilt:
         return Tilt(mix=(self.alpha, at.mine.x))
@@ -82,7 +82,7 @@ class OneShot(Wrapper):
     Travels: the model down, one model and a number up.
 
     Args:
-        inner: `Flix(alpha, optimum)`.
+        inner: `Flix(alpha, solver)`.
         smoothness: $L_i$, a number or one per client; see `hf.diagnose.curvature`.
 
     Reduces to: the plain mean of local optima for equal $\alpha_i$ and $L_i$.

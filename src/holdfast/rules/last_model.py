@@ -5,7 +5,7 @@ from holdfast.trees import Tree
 
 
 class LastModel(Rule):
-    """Keep each client's latest model as its row; a client never active holds the initial model.
+    """Keep each client's latest model as its state; a client never active holds the initial model.
 
     Changes nothing else. FedDyn's tables report the average of these models.
     Travels: nothing more than without it.

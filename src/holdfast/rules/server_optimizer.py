@@ -46,5 +46,6 @@ class ServerOptimizer(Rule):
         return State(server=self._transform().init(params))
 
     def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
-        with jax.numpy_dtype_promotion("standard"):  # optax mixes counters and decay rates
+        # Optax mixes counters and decay rates.
+        with jax.numpy_dtype_promotion("standard"):
             return self._transform().update(neg(delta), at.state, at.x)

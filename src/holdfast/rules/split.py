@@ -12,12 +12,12 @@ def _towards_reflection(at: ClientView, step_size: Any) -> Tilt:
 
 
 class SplitAll(Rule):
-    r"""Peaceman-Rachford splitting; the server averages every client's row, active or not.
+    r"""Peaceman-Rachford splitting; the server averages every client's state $z_i$, active or not.
 
     $$ y_i = \arg\min_y f_i(y) + \tfrac{1}{2s}\|y - (2x - z_i)\|^2, \quad
        z_i \leftarrow z_i + 2(y_i - x), \quad x = \tfrac1N\textstyle\sum_i z_i $$
 
-    Travels: the model down, delta up (the mean of all rows moves by what the active ones report).
+    Travels: the model down, delta up (the mean of all $z_i$ moves by what the active ones report).
 
     Args:
         step_size: s, the step of the proximal operator.
@@ -53,11 +53,11 @@ class SplitAll(Rule):
 
 
 class SplitActive(Rule):
-    r"""Peaceman-Rachford splitting; the server averages the rows of this round's clients.
+    r"""Peaceman-Rachford splitting; the server averages the states $z_i$ of this round's clients.
 
     $$ z_i \leftarrow z_i + 2(y_i - x), \quad x = \tfrac1{|S|}\textstyle\sum_{i \in S} z_i $$
 
-    Travels: the model down; up, in place of delta, the way from x to the new row.
+    Travels: the model down; up, in place of delta, the way from x to the new $z_i$.
 
     Args:
         step_size: s, the step of the proximal operator.

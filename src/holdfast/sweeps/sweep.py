@@ -78,7 +78,7 @@ def sweep(
         engine: `hf.Engine()` unless given.
         server: the server's own data or loss.
         select: clients receive only the rows of the model's tables their data uses.
-        storage: how much memory a run's rows and examples may take.
+        storage: how much memory a run's client states and examples may take.
         progress: a progress bar; unless given, only where someone is looking.
         on_round: called with state, point and seed after every round.
 

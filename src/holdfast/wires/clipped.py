@@ -7,10 +7,10 @@ import jax.numpy as jnp
 
 from holdfast.errors import HoldfastError
 from holdfast.trees import Tree, norm, scale
-from holdfast.wires.inside import Inside
+from holdfast.wires.wrapper import WireWrapper
 
 
-class Clipped(Inside):
+class Clipped(WireWrapper):
     r"""A whole reply, delta and all that is uploaded beside it, is scaled down to a norm.
 
     $$ u_i \leftarrow u_i \min(1, C / \|u_i\|) $$

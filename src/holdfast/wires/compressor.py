@@ -69,7 +69,7 @@ class Part(NamedTuple):
     size: int
 
 
-class Layout(NamedTuple):
+class VectorLayout(NamedTuple):
     """How a payload is cut into vectors: `delta` is one, what travels beside it another."""
 
     definition: Any
@@ -77,7 +77,7 @@ class Layout(NamedTuple):
     parts: tuple[Part, ...]
 
     @classmethod
-    def of(cls, payload: Tree) -> "Layout":
+    def of(cls, payload: Tree) -> "VectorLayout":
         """From a payload or its shapes."""
         places, definition = jax.tree_util.tree_flatten_with_path(payload)
         groups: dict[tuple[Any, str], list[int]] = {}
@@ -117,12 +117,12 @@ class Coded(Struct):
     """The codes of a payload's vectors."""
 
     codes: tuple[Tree, ...]
-    layout: Layout = static()
+    layout: VectorLayout = static()
 
 
 def compress(compressor: Compressor, payload: Tree, key: jax.Array) -> Coded:
     """The codes of a payload."""
-    layout = Layout.of(payload)
+    layout = VectorLayout.of(payload)
     codes = [
         compressor.encode(v, jax.random.fold_in(key, i))
         for i, v in enumerate(layout.vectors(payload))
@@ -142,12 +142,12 @@ def decompress(compressor: Compressor, coded: Coded, damped: bool = False) -> Tr
 
 def noise_of(compressor: Compressor, payload: Tree) -> float:
     """The noise of a payload's codes: that of its noisiest vector."""
-    return max(float(compressor.noise(p.size)) for p in Layout.of(payload).parts)
+    return max(float(compressor.noise(p.size)) for p in VectorLayout.of(payload).parts)
 
 
 def code_bits(compressor: Compressor, payload: Tree) -> int:
     """Bits of a payload's codes."""
-    parts = Layout.of(payload).parts
+    parts = VectorLayout.of(payload).parts
     return sum(compressor.bits(p.size, jnp.dtype(p.dtype)) for p in parts)
 
 
@@ -161,7 +161,7 @@ def pack_codes(compressor: Compressor, coded: Coded) -> bytes:
 
 def unpack_codes(compressor: Compressor, data: bytes, payload: Tree, key: jax.Array) -> Coded:
     """The codes again, for a payload of these shapes."""
-    layout, message = Layout.of(payload), Reader(data)
+    layout, message = VectorLayout.of(payload), Reader(data)
     codes = [
         compressor.read(message, p.size, jnp.dtype(p.dtype), jax.random.fold_in(key, i))
         for i, p in enumerate(layout.parts)

@@ -8,7 +8,14 @@ from holdfast.core.rule import State
 from holdfast.core.wire import Wire
 from holdfast.trees import Number, Tree, add, axpy, scale, sub, zeros
 from holdfast.wires.compressed import Compressed
-from holdfast.wires.compressor import Coded, Compressor, Layout, compress, decompress, noise_of
+from holdfast.wires.compressor import (
+    Coded,
+    Compressor,
+    VectorLayout,
+    compress,
+    decompress,
+    noise_of,
+)
 
 
 class Diana(Wire):
@@ -52,7 +59,7 @@ class Diana(Wire):
             return scale(self.beta, difference)
         if not self.compressor.unbiased:
             return difference
-        layout = Layout.of(difference)
+        layout = VectorLayout.of(difference)
         pairs = zip(layout.parts, layout.vectors(difference), strict=True)
         moves = [(self.compressor.damping(p.size) * v).astype(v.dtype) for p, v in pairs]
         return layout.payload(moves)

@@ -7,10 +7,10 @@ from holdfast.core.rule import State
 from holdfast.errors import HoldfastError
 from holdfast.trees import Number, Tree, add, sub
 from holdfast.wires.compressor import Compressor, code_bits, compress, decompress
-from holdfast.wires.inside import Inside
+from holdfast.wires.wrapper import WireWrapper
 
 
-class Downlink(Inside):
+class Downlink(WireWrapper):
     r"""The server sends compressed changes, from which every client rebuilds the same replica.
 
     $$ w \leftarrow w + C(x - w) $$

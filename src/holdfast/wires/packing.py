@@ -13,7 +13,7 @@ class Field(NamedTuple):
 
 
 def pack(fields: list[Field]) -> bytes:
-    """All fields in a row; only the last byte of the message may have bits to spare."""
+    """All fields one after the other; only the last byte of the message may have bits to spare."""
     bits = [
         ((np.asarray(f.numbers, np.uint64)[:, None] >> np.arange(f.width, dtype=np.uint64)) & 1)
         for f in fields

@@ -123,9 +123,8 @@ class Natural(Compressor):
 
     def encode(self, v: jax.Array, key: jax.Array) -> Powers:
         lowest, highest = _exponents(v.dtype)
-        fraction, exponent = jnp.frexp(
-            jnp.abs(v)
-        )  # |v| = fraction 2^exponent, fraction in [1/2, 1)
+        # |v| = fraction 2^exponent, fraction in [1/2, 1)
+        fraction, exponent = jnp.frexp(jnp.abs(v))
         up = jax.random.uniform(key, v.shape, v.dtype) < 2 * fraction - 1
         power = jnp.minimum(exponent - 1 + up.astype(exponent.dtype), highest)
         stored = jnp.where((v == 0) | (power < lowest), 0, power - lowest + 1)

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.data.checks import check_share
 from holdfast.data.clients import Examples, check_finite, count
 from holdfast.data.dataset import Dataset
 from holdfast.errors import HoldfastError, explain_arguments
@@ -34,7 +35,7 @@ def from_arrays(
         >>> data.classes, data.natural()
         (2, (Clients(5 with 16 to 16 examples, 80 in all), Clients(5 with 4 to 4 examples, 20 in all)))
     """
-    check_share(test_share, "from_arrays")
+    check_share("from_arrays", test_share)
     labels, classes = as_labels(y, "from_arrays")
     examples = Examples(as_inputs(x, "from_arrays"), labels)
     n = count(examples)
@@ -72,12 +73,6 @@ def _tested(n: int, owners: np.ndarray | None, share: float, seed: int) -> np.nd
     return tested
 
 
-def check_share(share: float, who: str) -> None:
-    """Refuse what is no share that leaves something to train on."""
-    if not 0 <= share < 1:
-        raise HoldfastError(f"{who}: test_share={share}; give a number from 0 to below 1.")
-
-
 def as_inputs(x: Any, who: str) -> np.ndarray:
     """Numbers in 32 bits at most; smaller whole numbers stay small."""
     a = np.asarray(x)
@@ -113,5 +108,6 @@ def as_plain(values: Any) -> np.ndarray:
         return a
     try:
         return np.asarray(a.tolist())
-    except ValueError:  # rows of different lengths
+    # Rows of different lengths.
+    except ValueError:
         return a

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.data.adapters.arrays import as_inputs, as_labels, as_plain, check_share, hold_out
+from holdfast.data.adapters.arrays import as_inputs, as_labels, as_plain, hold_out
+from holdfast.data.checks import check_share
 from holdfast.data.clients import Examples, check_finite
 from holdfast.data.dataset import Dataset
 from holdfast.errors import HoldfastError, did_you_mean, explain_arguments
@@ -47,7 +48,7 @@ def from_hugging_face(
         >>> data.train.x.shape, data.classes
         ((2, 2), 2)
     """
-    check_share(test_share, _WHO)
+    check_share(_WHO, test_share)
     names = [features] if isinstance(features, str) else list(features)
     parts = _splits(dataset)
     columns = [Columns(part, names, label, client) for part in parts]
@@ -126,9 +127,8 @@ def _array(values: list[Any], name: str, kind: Any, who: str) -> np.ndarray:
         raise HoldfastError(
             f"{who}: rows of column `{name}` differ in length; pad or cut them to one length."
         ) from None
-    if (
-        type(kind).__name__ == "Image" and a.dtype.kind == "u"
-    ):  # decoded already, as with_format does
+    # Decoded already, as with_format does.
+    if type(kind).__name__ == "Image" and a.dtype.kind == "u":
         return _scaled(a)
     check_finite({name: a}, who)
     return a

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.data.adapters.arrays import as_labels, as_plain, check_share, hold_out
+from holdfast.data.adapters.arrays import as_labels, as_plain, hold_out
+from holdfast.data.checks import check_share
 from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
 from holdfast.errors import HoldfastError, did_you_mean, explain_arguments
@@ -51,7 +52,7 @@ def from_table(
         >>> data.train.x.shape, data.owners
         ((2, 1), array(['a', 'b'], dtype='<U1'))
     """
-    check_share(test_share, _WHO)
+    check_share(_WHO, test_share)
     frame = _read(table)
     columns = [str(c) for c in frame.columns]
     for name in columns:

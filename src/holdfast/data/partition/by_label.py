@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.data.checks import check_counts
 from holdfast.data.clients import Clients, count
 from holdfast.data.partition.common import even_sizes, grouped, read_labels
 from holdfast.errors import HoldfastError, explain_arguments
@@ -33,7 +34,7 @@ def by_classes(
         >>> [len(set(part.y.tolist())) for part in split]
         [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
     """
-    even_sizes(count(data), clients)  # refuses numbers of clients that make no sense
+    check_counts("partition", clients=clients)
     y, found = read_labels(data, labels, "by_classes")
     if not 1 <= classes <= found:
         raise HoldfastError(f"partition.by_classes: classes={classes} of {found}; give 1..{found}.")
@@ -82,11 +83,8 @@ def shards(
     data", 2017.
     """
     n = count(data)
-    even_sizes(n, clients)  # refuses numbers of clients that make no sense
-    if not isinstance(per_client, int | np.integer) or per_client < 1:
-        raise HoldfastError(
-            f"partition.shards: per_client={per_client!r}; give a whole number of at least 1."
-        )
+    check_counts("partition", clients=clients)
+    check_counts("partition.shards", per_client=per_client)
     y, _ = read_labels(data, labels, "shards")
     receiver = np.random.default_rng(seed).permutation(clients * per_client) // per_client
     owner = np.repeat(receiver, even_sizes(n, clients * per_client))

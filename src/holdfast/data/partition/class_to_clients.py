@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.data.checks import check_counts
 from holdfast.data.clients import Clients
 from holdfast.data.partition.common import (
     check_concentration,
-    even_sizes,
     grouped,
     log_gamma,
     read_labels,
@@ -25,7 +25,7 @@ def dirichlet_by_class(
     clients: int,
     concentration: float,
     seed: int = 0,
-    smallest: int | None = None,
+    min_examples: int | None = None,
     labels: Any = None,
 ) -> Clients:
     """Label skew as in FedPVR: each class is shared out by a draw from Dirichlet(concentration).
@@ -36,7 +36,7 @@ def dirichlet_by_class(
     The published loop begins anew until the smallest client is large enough, which may be never. Here
     it begins anew at most 100 times, and less often the larger the problem (about four million
     variates are drawn in all, or one try is made). If the last try still has a client below
-    `smallest`, the largest clients are cut to a common size, and what they give, in order of the
+    `min_examples`, the largest clients are cut to a common size, and what they give, in order of the
     givers, fills up those below.
 
     Args:
@@ -44,7 +44,7 @@ def dirichlet_by_class(
         clients: number of clients.
         concentration: small means few clients per class; the paper has 0.1 and 0.5.
         seed: the split is a function of it.
-        smallest: examples every client has at least; half the average unless given, as in the
+        min_examples: examples every client has at least; half the average unless given, as in the
             authors' code. 0 takes the first try, empty clients and all.
         labels: one integer per example, if not `data.y`.
 
@@ -61,11 +61,12 @@ def dirichlet_by_class(
     y, classes = read_labels(data, labels, "dirichlet_by_class")
     check_concentration(concentration, "dirichlet_by_class")
     n = len(y)
-    average = n / len(even_sizes(n, clients))
-    least = int(average / 2) if smallest is None else smallest
+    check_counts("partition", clients=clients)
+    average = n / clients
+    least = int(average / 2) if min_examples is None else min_examples
     if not 0 <= least <= average:
         raise HoldfastError(
-            f"partition.dirichlet_by_class: smallest={smallest} with {n} examples for {clients} "
+            f"partition.dirichlet_by_class: min_examples={min_examples} with {n} examples for {clients} "
             f"clients; give 0..{int(average)}."
         )
     rng = np.random.default_rng(seed)
@@ -121,7 +122,8 @@ def _fill_up(owner: np.ndarray, clients: int, least: int) -> np.ndarray:
 def _cut_to_common_size(sizes: np.ndarray, amount: int) -> np.ndarray:
     """Sizes after the largest have given `amount` in all, cut to the same size (differing by one at most)."""
     low, high = 0, int(sizes.max())
-    while low < high:  # the largest size at which the cut yields enough
+    # The largest size at which the cut yields enough.
+    while low < high:
         level = (low + high + 1) // 2
         low, high = (
             (level, high) if np.maximum(sizes - level, 0).sum() >= amount else (low, level - 1)

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.data.checks import check_counts
 from holdfast.data.clients import Clients
 from holdfast.data.partition.common import (
     check_concentration,
-    even_sizes,
     grouped,
     log_gamma,
     lognormal_sizes,
@@ -66,7 +66,8 @@ def dirichlet(
 
     places = rng.permutation(np.repeat(np.arange(clients), wanted))
     owner = np.full(n, -1)
-    while len(places):  # every pass but the last uses up a class, so there are at most C + 1
+    # Every pass but the last uses up a class, so there are at most C + 1.
+    while len(places):
         drawn = _draw_classes(rng, log_prior, places, left)
         by_class = np.argsort(drawn, kind="stable")
         asked = np.bincount(drawn, minlength=classes)
@@ -88,7 +89,7 @@ def _sizes(
         return lognormal_sizes(rng, n, clients, sigma, "dirichlet")
     if sigma != 0:
         raise HoldfastError(f"partition.dirichlet: sizes and sigma={sigma}; give one of them.")
-    even_sizes(n, clients)  # refuses numbers of clients that make no sense
+    check_counts("partition", clients=clients)
     wanted = np.asarray(sizes)
     if len(wanted) != clients or wanted.min() < 0 or wanted.sum() > n:
         raise HoldfastError(

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.data.checks import check_counts
 from holdfast.data.clients import Clients, count
 from holdfast.errors import HoldfastError
 from holdfast.trees import Tree
@@ -12,8 +13,7 @@ from holdfast.trees import Tree
 
 def even_sizes(examples: int, clients: int) -> np.ndarray:
     """Equal sizes, differing by one at most."""
-    if not isinstance(clients, int | np.integer) or clients < 1:
-        raise HoldfastError(f"partition: clients={clients!r}; give a whole number of at least 1.")
+    check_counts("partition", clients=clients)
     return np.full(clients, examples // clients) + (np.arange(clients) < examples % clients)
 
 
@@ -27,7 +27,8 @@ def lognormal_sizes(
     if sigma == 0:
         return even
     logarithm = sigma * rng.standard_normal(clients)
-    share = np.exp(logarithm - logarithm.max())  # the mean cancels, and no sigma overflows
+    # The mean cancels, and no sigma overflows.
+    share = np.exp(logarithm - logarithm.max())
     exact = share / share.sum() * examples
     sizes = np.floor(exact).astype(np.int64)
     rest = examples - int(sizes.sum())

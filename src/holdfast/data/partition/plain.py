@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.data.checks import check_counts
 from holdfast.data.clients import Clients, count
 from holdfast.data.partition.common import even_sizes, lognormal_sizes
 from holdfast.errors import HoldfastError, explain_arguments
@@ -78,7 +79,7 @@ def in_order(data: Tree, clients: int) -> Clients:
         [[0, 1], [2, 3], [4, 5, 6]]
     """
     n = count(data)
-    even_sizes(n, clients)  # refuses numbers of clients that make no sense
+    check_counts("partition", clients=clients)
     return Clients(data, np.arange(n), np.arange(clients + 1) * n // clients)
 
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _FORMATS = (".png", ".pdf", ".svg")
-_MOST_BUBBLES = (100, 30)  # clients and classes; with more, a heat map
+# Clients and classes; with more, a heat map.
+_MOST_BUBBLES = (100, 30)
 _COLUMNS = 200  # of a heat map
 _MOST_ROWS = 400  # of a heat map
 _MOST_NAMES = 30  # of classes written beside the picture
@@ -131,7 +132,8 @@ def _together(clients: int, columns: int) -> str:
 def _sorted_places(clients: Clients, y: np.ndarray, classes: int) -> np.ndarray:
     """Each client's place from left to right: by commonest class, the purest first; empty ones last."""
     client, label, amount = nonzero_counts(owners(clients), y, classes)
-    best = np.lexsort((label, -amount, client))  # the first entry of each client is its commonest
+    # The first entry of each client is its commonest.
+    best = np.lexsort((label, -amount, client))
     who, first = np.unique(client[best], return_index=True)
     commonest = np.full(len(clients), classes)
     commonest[who] = label[best][first]

@@ -7,7 +7,8 @@ import numpy as np
 from holdfast.data.clients import Clients, count
 from holdfast.errors import HoldfastError, explain_arguments
 
-_MOST_COUNTS = 2**28  # numbers in a table; above, it would need gigabytes
+# Numbers in a table; above, it would need gigabytes.
+_MOST_COUNTS = 2**28
 
 
 @explain_arguments

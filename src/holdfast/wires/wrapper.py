@@ -1,0 +1,33 @@
+"""Wires around wires."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.core.wire import Wire
+
+
+class WireWrapper(Wire):
+    """Follows an inner wire in everything; a subclass defines what it does differently."""
+
+    inner: Wire
+
+
+def _forwarded_method(name: str) -> Callable[..., Any]:
+    @functools.wraps(getattr(Wire, name))
+    def method(self: WireWrapper, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.inner, name)(*args, **kwargs)
+
+    return method
+
+
+def _forwarded_value(name: str) -> property:
+    return property(lambda self: getattr(self.inner, name), doc="As the inner wire.")
+
+
+# Every public member that a wire has, so that none can be forgotten: one that was would be that of the
+# bare wire, and nothing would fail.
+for _name in dir(Wire):
+    if not _name.startswith("_"):
+        _forward = _forwarded_method if callable(getattr(Wire, _name)) else _forwarded_value
+        setattr(WireWrapper, _name, _forward(_name))
