@@ -60,7 +60,9 @@ def _held_out(
     x: np.ndarray, y: np.ndarray, share: float, seed: int, who: str, dtype: type = np.float32
 ) -> tuple[Examples, Examples]:
     if not 0 <= share < 1:
-        raise HoldfastError(f"{who}: test_share={share}; give a number from 0 to below 1.")
+        raise HoldfastError(
+            f"{who}: test_share={share}; give a number from 0 to below 1.", about=("test_share",)
+        )
     order = np.random.default_rng(seed).permutation(len(y))
     x, y = x[order].astype(dtype), y[order].astype(np.int32)
     cut = round(len(y) * share)

@@ -67,7 +67,9 @@ def celeba(
     """
     for name, value in (("size", size), ("least", least), ("people", people)):
         if value is not None and value < 1:
-            raise HoldfastError(f"celeba: {name}={value}; give a whole number of at least 1.")
+            raise HoldfastError(
+                f"celeba: {name}={value}; give a whole number of at least 1.", about=(name,)
+            )
     official = test == "official"
     reserve = Reserve("later" if official else test, test_share, seed)
     reserve.check("celeba")
@@ -80,7 +82,9 @@ def celeba(
     who = _pairs(paths[1].read_text())
     pictures, owners = _choose(who, least, people, seed)
     if not pictures:
-        raise HoldfastError(f"celeba: nobody has {least} pictures; lower `least`.")
+        raise HoldfastError(
+            f"celeba: nobody has {least} pictures; lower `least`.", about=("least",)
+        )
     with _pictures(extracted if extracted.is_dir() else paths[-1]) as opened:
         x = read_pictures(pictures, opened, size)
     x = as_floats(x, SCALE if normalise else None)
@@ -105,7 +109,8 @@ def read_attribute(text: str, attribute: str) -> dict[str, int]:
     names = header.split()
     if attribute not in names:
         raise HoldfastError(
-            f"celeba: unknown attribute `{attribute}`; {did_you_mean(str(attribute), names)}"
+            f"celeba: unknown attribute `{attribute}`; {did_you_mean(str(attribute), names)}",
+            about=("attribute",),
         )
     column = 1 + names.index(attribute)
     rows = (line.split() for line in lines if line.strip())

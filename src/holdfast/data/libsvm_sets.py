@@ -72,10 +72,13 @@ def libsvm_set(
         verify: compare checksums.
     """
     if which not in SETS:
-        raise HoldfastError(f"libsvm_set: unknown set `{which}`; {did_you_mean(str(which), SETS)}")
+        raise HoldfastError(
+            f"libsvm_set: unknown set `{which}`; {did_you_mean(str(which), SETS)}", about=("which",)
+        )
     if test_share is not None and not 0 <= test_share < 1:
         raise HoldfastError(
-            f"libsvm_set: test_share={test_share}; give a number from 0 to below 1, such as 0.2."
+            f"libsvm_set: test_share={test_share}; give a number from 0 to below 1, such as 0.2.",
+            about=("test_share",),
         )
     listed = SETS[which]
     train = libsvm(_path(listed, listed.train, folder, verify), listed.features)

@@ -102,7 +102,9 @@ def _movielens(
 ) -> Dataset:
     for name, value in (("context", context), ("most", most)):
         if value is not None and value < 1:
-            raise HoldfastError(f"{of}: {name}={value}; give a whole number of at least 1.")
+            raise HoldfastError(
+                f"{of}: {name}={value}; give a whole number of at least 1.", about=(name,)
+            )
     reserve.check(of)
     (raw,) = contents(of, archive, folder, verify)
     user, movie, _, when = read_ratings(raw, separator, of).T

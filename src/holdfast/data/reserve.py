@@ -29,10 +29,13 @@ class Reserve:
     def check(self, of: str) -> None:
         """Refuse what cannot work, in the name of the loader that was called."""
         if self.test not in (LATER, OTHERS):
-            raise HoldfastError(f"{of}: test={self.test!r}; give `later` or `others`.")
+            raise HoldfastError(
+                f"{of}: test={self.test!r}; give `later` or `others`.", about=("test",)
+            )
         if not 0 <= self.share < 1:
             raise HoldfastError(
-                f"{of}: test_share={self.share}; give a number from 0 to below 1, such as 0.2."
+                f"{of}: test_share={self.share}; give a number from 0 to below 1, such as 0.2.",
+                about=("test_share",),
             )
 
     def rows(self, owners: np.ndarray, gap: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -93,12 +93,19 @@ def shakespeare(
         file: another file in the folder in the source's format.
     """
     if source not in SOURCES:
-        raise HoldfastError(f"shakespeare: source `{source}`; {did_you_mean(str(source), SOURCES)}")
+        raise HoldfastError(
+            f"shakespeare: source `{source}`; {did_you_mean(str(source), SOURCES)}",
+            about=("source",),
+        )
     if predict not in ("last", "every"):
-        raise HoldfastError(f"shakespeare: predict={predict!r}; give `last` or `every`.")
+        raise HoldfastError(
+            f"shakespeare: predict={predict!r}; give `last` or `every`.", about=("predict",)
+        )
     for name, value in (("length", length), ("stride", stride), ("roles", roles)):
         if value is not None and value < 1:
-            raise HoldfastError(f"shakespeare: {name}={value}; give a whole number of at least 1.")
+            raise HoldfastError(
+                f"shakespeare: {name}={value}; give a whole number of at least 1.", about=(name,)
+            )
     reserve = Reserve(test, test_share, seed)
     reserve.check("shakespeare")
     text = _text(source, folder, verify, file)
@@ -130,7 +137,8 @@ def shakespeare(
 def _nobody(length: int, source: str) -> HoldfastError:
     return HoldfastError(
         f"shakespeare: no role says enough for sequences of {length} characters; give a file in the "
-        f"format of {source}, or a smaller `length`."
+        f"format of {source}, or a smaller `length`.",
+        about=("length",),
     )
 
 
@@ -139,7 +147,8 @@ def _text(source: str, folder: Folder, verify: bool, file: str | None) -> str:
         path = home("shakespeare", folder, [file]) / file
         if not path.exists():
             raise HoldfastError(
-                f"shakespeare: {path} is missing; give the name of a file in that folder."
+                f"shakespeare: {path} is missing; give the name of a file in that folder.",
+                about=("file",),
             )
         check("shakespeare", path, File(file), verify)
         raw = path.read_bytes()

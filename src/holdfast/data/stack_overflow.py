@@ -78,7 +78,7 @@ def stack_overflow(
     for name, value in (("users", users), ("most", most), ("words", words), ("tags", tags)):
         if value is not None and value < 1:
             raise HoldfastError(
-                f"stack_overflow: {name}={value}; give a whole number of at least 1."
+                f"stack_overflow: {name}={value}; give a whole number of at least 1.", about=(name,)
             )
     h5py = optional("h5py", "h5py", "stack_overflow")
     (raw_words,) = contents("stack_overflow", WORDS, folder, verify)

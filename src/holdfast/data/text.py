@@ -73,7 +73,9 @@ def text(
     """
     for name, value in (("window", window), ("characters", characters), ("authors", authors)):
         if value is not None and value < 1:
-            raise HoldfastError(f"text: {name}={value}; give a whole number of at least 1.")
+            raise HoldfastError(
+                f"text: {name}={value}; give a whole number of at least 1.", about=(name,)
+            )
     reserve = Reserve(test, test_share, seed)
     reserve.check("text")
     path = Path(path)
@@ -83,7 +85,8 @@ def text(
     names = [name for name, one in wrote.items() if len(one) >= enough]
     if not names:
         raise HoldfastError(
-            f"text: {path} has nobody with {enough} bytes or more; lower `least` or `window`."
+            f"text: {path} has nobody with {enough} bytes or more; lower `least` or `window`.",
+            about=("window",) if enough > least else ("least",),
         )
     if authors is not None:
         drawn = np.random.default_rng(seed).permutation(len(names))[:authors]
@@ -100,7 +103,9 @@ def text(
 def _whole(path: Path, test: str) -> dict[str, bytes]:
     """A plain text as what one nameless author wrote."""
     if test == OTHERS:
-        raise HoldfastError("text: a plain file has no authors to keep apart; give test='later'.")
+        raise HoldfastError(
+            "text: a plain file has no authors to keep apart; give test='later'.", about=("test",)
+        )
     return {"": _read(path)}
 
 
@@ -109,10 +114,13 @@ def _read(path: Path) -> bytes:
         raw = path.read_bytes()
         return _DECOMPRESS[path.suffix](raw) if path.suffix in _DECOMPRESS else raw
     except FileNotFoundError:
-        raise HoldfastError(f"text: {path} is missing; give the path of a file.") from None
+        raise HoldfastError(
+            f"text: {path} is missing; give the path of a file.", about=("path",)
+        ) from None
     except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error) as error:
         raise HoldfastError(
-            f"text: {path} cannot be read: {error}; give a text file, or a whole .bz2, .gz or .xz."
+            f"text: {path} cannot be read: {error}; give a text file, or a whole .bz2, .gz or .xz.",
+            about=("path",),
         ) from None
 
 
@@ -127,7 +135,8 @@ def _by_author(path: Path, column: str, author: Sequence[str]) -> dict[str, byte
         except (ValueError, TypeError, KeyError) as error:
             raise HoldfastError(
                 f"text: {path}, line {number}: {type(error).__name__} {error}; give JSON objects "
-                f"with `{column}` and `{'`, `'.join(author)}`, or other columns."
+                f"with `{column}` and `{'`, `'.join(author)}`, or other columns.",
+                about=("path",),
             ) from None
         wrote.setdefault(who, []).append(str(what))
     return {who: "\n".join(texts).encode() for who, texts in wrote.items()}
@@ -141,7 +150,9 @@ def numbering(
     if alphabet is not None:
         letters = list(dict.fromkeys(alphabet))
         if not alphabet.isascii() or not alphabet:
-            raise HoldfastError(f"text: alphabet={alphabet!r}; give ASCII characters.")
+            raise HoldfastError(
+                f"text: alphabet={alphabet!r}; give ASCII characters.", about=("alphabet",)
+            )
         often = np.array([ord(letter) for letter in letters])
     else:
         counts = sum(np.bincount(np.frombuffer(one, np.uint8), minlength=256) for one in texts)

@@ -109,7 +109,8 @@ class Experiment:
         if select and not algorithm.wire.lossless:
             raise HoldfastError(
                 f"select: the wire {type(algorithm.wire).__name__} changes replies, which travel in "
-                f"rows; use hf.Wire()."
+                f"rows; use hf.Wire().",
+                about=("algorithm", "wire"),
             )
         self._prepared: dict[int, Sides] = {}
         self._ahead: tuple[int, np.ndarray, Plan] | None = None
@@ -126,7 +127,8 @@ class Experiment:
             self.model.check(self.clients.examples)
         if not len(self.planner.able):
             raise HoldfastError(
-                f"simulate: none of the {len(self.clients)} clients has data; give at least one some."
+                f"simulate: none of the {len(self.clients)} clients has data; give at least one some.",
+                about=("partition",),
             )
 
     def _fitting_engine(self) -> Engine:
@@ -173,7 +175,8 @@ class Experiment:
         if describe_shapes(params) != describe_shapes(wanted):
             raise HoldfastError(
                 f"simulate: params has {describe_shapes(params)} but the model has "
-                f"{describe_shapes(wanted)}; give parameters of this model."
+                f"{describe_shapes(wanted)}; give parameters of this model.",
+                about=("params",),
             )
         return params
 
@@ -190,13 +193,15 @@ class Experiment:
             except Exception as error:  # whatever the model's library raises
                 raise HoldfastError(
                     f"simulate: the model's loss cannot take a batch of {describe_shapes(batch)}: "
-                    f"{str(error).splitlines()[0]} (engine=hf.DebugEngine() shows where.)"
+                    f"{str(error).splitlines()[0]} (engine=hf.DebugEngine() shows where.)",
+                    about=("model",),
                 ) from None
         if getattr(losses, "shape", None) != (rows,):
             raise HoldfastError(
                 f"simulate: the loss of a batch of {rows} examples has shape "
                 f"{getattr(losses, 'shape', None)}; return one value per example, {(rows,)}, "
-                f"and leave the mean to holdfast."
+                f"and leave the mean to holdfast.",
+                about=("model",),
             )
 
     def identity(self) -> dict[str, str]:
@@ -233,14 +238,16 @@ class Experiment:
         if len(start.rows) != len(fresh.rows):
             raise HoldfastError(
                 f"start: the state has {len(start.rows)} clients, the run {len(fresh.rows)}; "
-                f"go on with the population it came from."
+                f"go on with the population it came from.",
+                about=("start",),
             )
         for what in ("params", "server"):
             then, now = getattr(start, what), getattr(fresh, what)
             if signature(then) != signature(now):
                 raise HoldfastError(
                     f"start: the state's {what} is {describe_shapes(then) or 'empty'}, this run's "
-                    f"{describe_shapes(now) or 'empty'}; go on with the method and model it came from."
+                    f"{describe_shapes(now) or 'empty'}; go on with the method and model it came from.",
+                    about=("start",),
                 )
         return dataclasses.replace(start, rows=start.rows.kept_by(self.storage))
 
@@ -448,7 +455,8 @@ class Experiment:
             if twice:
                 raise HoldfastError(
                     f"evaluate: two evaluators both report `{twice[0]}`; give one a name, such as "
-                    f'hf.evaluate.on(examples, name="validation").'
+                    f'hf.evaluate.on(examples, name="validation").',
+                    about=("evaluate",),
                 )
             measured |= found
         return measured
@@ -477,10 +485,13 @@ def _check_types(algorithm: Any, model: Any, clients: Any, local: Any, seed: Any
         if not isinstance(value, kind):
             raise HoldfastError(
                 f"simulate: {name} is a {type(value).__name__}; give a {kind.__name__}, "
-                f"such as {example}."
+                f"such as {example}.",
+                about=(name,),
             )
     if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
-        raise HoldfastError(f"simulate: seed={seed!r}; give a whole number in 0..{2**31 - 1}.")
+        raise HoldfastError(
+            f"simulate: seed={seed!r}; give a whole number in 0..{2**31 - 1}.", about=("seeds",)
+        )
 
 
 def _as_sequence(evaluate: Any) -> tuple[Evaluator, ...]:

@@ -114,7 +114,8 @@ def table_leaves(tables: Tables, params: Tree) -> list[Any]:
         if table.leaf not in named:
             raise HoldfastError(
                 f"select: the model declares a table `{table.leaf}` but its leaves are "
-                f"{', '.join(named)}; name one of them."
+                f"{', '.join(named)}; name one of them.",
+                about=("model",),
             )
     return [named[table.leaf] for table in tables]
 
@@ -125,7 +126,8 @@ class Selection:
     def __init__(self, model: Model, clients: Clients, params: Tree) -> None:
         if not model.tables:
             raise HoldfastError(
-                "select: the model declares no tables; give hf.Model(tables=(hf.Table(...),))."
+                "select: the model declares no tables; give hf.Model(tables=(hf.Table(...),)).",
+                about=("select",),
             )
         self.tables = model.tables
         self.sizes = [leaf.shape[0] for leaf in table_leaves(model.tables, params)]

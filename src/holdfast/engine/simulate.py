@@ -181,7 +181,9 @@ def simulate(
         on_round: called with the state after every round.
     """
     if not isinstance(rounds, int | np.integer) or rounds < 0:
-        raise HoldfastError(f"simulate: rounds={rounds!r}; give a whole number of at least 0.")
+        raise HoldfastError(
+            f"simulate: rounds={rounds!r}; give a whole number of at least 0.", about=("rounds",)
+        )
     store = Checkpoint(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
     storage = storage or Storage()
     experiment = Experiment(
@@ -246,7 +248,8 @@ def pretrain(
     """
     if server.alone or server.loss is not None:
         raise HoldfastError(
-            "pretrain: the server has a loss of its own; give one with a data set and the model's loss."
+            "pretrain: the server has a loss of its own; give one with a data set and the model's loss.",
+            about=("server",),
         )
     data = server.as_clients()
     return simulate(

@@ -42,7 +42,8 @@ def from_arrays(
     owners = None if client is None else as_plain(client)
     if owners is not None and owners.shape != (n,):
         raise HoldfastError(
-            f"from_arrays: client of shape {owners.shape} for {n} examples; give one per example."
+            f"from_arrays: client of shape {owners.shape} for {n} examples; give one per example.",
+            about=("client",),
         )
     return hold_out(examples, owners, classes, test_share, seed)
 
@@ -75,7 +76,9 @@ def _tested(n: int, owners: np.ndarray | None, share: float, seed: int) -> np.nd
 def check_share(share: float, who: str) -> None:
     """Refuse what is no share that leaves something to train on."""
     if not 0 <= share < 1:
-        raise HoldfastError(f"{who}: test_share={share}; give a number from 0 to below 1.")
+        raise HoldfastError(
+            f"{who}: test_share={share}; give a number from 0 to below 1.", about=("test_share",)
+        )
 
 
 def as_inputs(x: Any, who: str) -> np.ndarray:
@@ -83,7 +86,8 @@ def as_inputs(x: Any, who: str) -> np.ndarray:
     a = np.asarray(x)
     if a.ndim == 0 or a.dtype.kind not in "biuf":
         raise HoldfastError(
-            f"{who}: x is {a.dtype} of shape {a.shape}; give numbers, with a row per example."
+            f"{who}: x is {a.dtype} of shape {a.shape}; give numbers, with a row per example.",
+            about=("x",),
         )
     if a.dtype.kind == "f":
         return a.astype(np.float32)
@@ -100,7 +104,8 @@ def as_labels(y: Any, who: str) -> tuple[np.ndarray, int | None]:
         return a.astype(np.int32), int(a.max()) + 1 if nameable else None
     if a.ndim != 1 or a.dtype.kind not in "bSUTO":
         raise HoldfastError(
-            f"{who}: labels are {a.dtype} of shape {a.shape}; give one number or name per example."
+            f"{who}: labels are {a.dtype} of shape {a.shape}; give one number or name per example.",
+            about=("y",),
         )
     names, codes = np.unique(a, return_inverse=True)
     return codes.astype(np.int32), len(names)

@@ -36,11 +36,15 @@ def by_classes(
     even_sizes(count(data), clients)  # refuses numbers of clients that make no sense
     y, found = read_labels(data, labels, "by_classes")
     if not 1 <= classes <= found:
-        raise HoldfastError(f"partition.by_classes: classes={classes} of {found}; give 1..{found}.")
+        raise HoldfastError(
+            f"partition.by_classes: classes={classes} of {found}; give 1..{found}.",
+            about=("classes",),
+        )
     if clients * classes < found:
         raise HoldfastError(
             f"partition.by_classes: {clients} clients with {classes} each cannot hold all "
-            f"{found} classes; give more clients or more classes each."
+            f"{found} classes; give more clients or more classes each.",
+            about=("clients",),
         )
     rng = np.random.default_rng(seed)
     dealt = rng.permutation(found)[np.arange(clients * classes) % found]
@@ -85,7 +89,8 @@ def shards(
     even_sizes(n, clients)  # refuses numbers of clients that make no sense
     if not isinstance(per_client, int | np.integer) or per_client < 1:
         raise HoldfastError(
-            f"partition.shards: per_client={per_client!r}; give a whole number of at least 1."
+            f"partition.shards: per_client={per_client!r}; give a whole number of at least 1.",
+            about=("per_client",),
         )
     y, _ = read_labels(data, labels, "shards")
     receiver = np.random.default_rng(seed).permutation(clients * per_client) // per_client

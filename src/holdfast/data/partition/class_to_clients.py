@@ -66,7 +66,8 @@ def dirichlet_by_class(
     if not 0 <= least <= average:
         raise HoldfastError(
             f"partition.dirichlet_by_class: smallest={smallest} with {n} examples for {clients} "
-            f"clients; give 0..{int(average)}."
+            f"clients; give 0..{int(average)}.",
+            about=("smallest",),
         )
     rng = np.random.default_rng(seed)
     rows = rng.permutation(n)
