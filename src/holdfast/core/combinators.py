@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 from jax import tree
 
+from holdfast.core.hyper import Hyper
 from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt, add_tilts, per_leaf
 from holdfast.core.struct import static
 from holdfast.errors import HoldfastError
@@ -224,7 +225,7 @@ class ServerTurn(Around):
     Reduces to: the inner rule at `gamma=0`.
     """
 
-    gamma: Any
+    gamma: Hyper
 
     @property
     def needs(self) -> frozenset[Need]:  # type: ignore[override]

@@ -1,7 +1,5 @@
 """FLIX: every client deploys an explicit mixture of its own optimum and a global model."""
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 
@@ -41,7 +39,7 @@ class Flix(Rule):
     """
 
     needs = frozenset({Need.WHOLE_MODEL})
-    alpha: Any
+    alpha: hyper.Hyper
     optimum: Solver = LBFGS()
 
     def __post_init__(self) -> None:
@@ -49,7 +47,9 @@ class Flix(Rule):
         if isinstance(given, int | float | list | np.ndarray):
             values = np.asarray(given, float)
             if not ((values >= 0) & (values <= 1)).all():
-                raise HoldfastError(f"Flix: alpha={given}; give numbers in [0, 1].")
+                raise HoldfastError(
+                    f"Flix: alpha={given}; give numbers in [0, 1].", about=("alpha",)
+                )
 
     def quiet(self, clients: int) -> np.ndarray:
         return hyper.values(self.alpha, clients) == 0
@@ -92,7 +92,7 @@ class OneShot(Around):
     """
 
     rewrites_delta = True
-    smoothness: Any
+    smoothness: hyper.Hyper
 
     def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:
         alpha, optimum = self.inner.tilt(at).mix or (1.0, at.x)
