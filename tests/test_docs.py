@@ -13,7 +13,7 @@ import typer
 import holdfast as hf
 from holdfast.cli import app
 from holdfast.config import catalogue, schema
-from holdfast.config.build import plan
+from holdfast.config.build import study
 from holdfast.config.file import read
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -81,10 +81,10 @@ def test_experiment_files_are_valid(text, tmp_path, monkeypatch):
     path = tmp_path / "experiment.toml"
     path.write_text(completed(text))
     file = read(path)
-    schema.check(file, (), schema.Outline, file.values)
+    schema.check(file, (), schema.FileSchema, file.values)
     data = file.values["data"]
     if isinstance(data, str) or data["name"] not in NOT_BUNDLED:
-        assert plan(file).methods
+        assert study(file).methods
     else:
         function = catalogue.find("data", data["name"])
         schema.check(file, ("data",), schema.arguments(function, schema.ALSO["data"]), data)
@@ -92,7 +92,7 @@ def test_experiment_files_are_valid(text, tmp_path, monkeypatch):
 
 def test_every_key_of_an_experiment_file_is_explained():
     text = (DOCS / "experiments.md").read_text("utf-8")
-    sections = [schema.Outline, schema.Evaluate, schema.Checkpoints, schema.ServerSection]
+    sections = [schema.FileSchema, schema.Evaluate, schema.Checkpoints, schema.ServerSection]
     keys = {key for section in (*sections, *schema.ALSO.values()) for key in section.model_fields}
     keys |= set(inspect.signature(hf.Local).parameters)
     headings = set(re.findall(r"^## `\[+(\w+)\]+`", text, re.MULTILINE))

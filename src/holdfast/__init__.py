@@ -19,7 +19,7 @@ from holdfast.client_states.storage import Storage
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.combinators import Chain, Masked, ServerTurn, Uploaded
 from holdfast.core.debug import DebugError
-from holdfast.core.hyper import PerClient
+from holdfast.core.hyper import Hyper, PerClient
 from holdfast.core.local import Local
 from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt, Traits
 from holdfast.core.struct import static
@@ -58,6 +58,7 @@ __all__ = [
     "History",
     "HoldfastError",
     "HoldfastWarning",
+    "Hyper",
     "Ledger",
     "Local",
     "Masked",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,6 +17,9 @@ from rich.padding import Padding
 from rich.table import Table
 
 from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.config.build import Study
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -135,15 +138,15 @@ def run(
     [bold]holdfast resume DIR[/] goes on with it, to the same bits.
     """
     _divide(processes, coordinator, rank)
-    from holdfast.config.build import plan
+    from holdfast.config import build
     from holdfast.config.file import read
     from holdfast.runs.execute import create
 
-    planned = plan(read(file, changes or ()))
-    _describe(planned)
+    study = build.study(read(file, changes or ()))
+    _describe(study)
     if dry_run:
         return
-    _carry_out(planned, create(planned, folder), report, track or [])
+    _carry_out(study, create(study, folder), report, track or [])
 
 
 @app.command()
@@ -158,13 +161,13 @@ def resume(
 ) -> None:
     """Go on with a run that was stopped or killed: it ends in the same bits."""
     _divide(processes, coordinator, rank)
-    from holdfast.config.build import plan
+    from holdfast.config import build
     from holdfast.config.file import read
     from holdfast.runs.folder import RunFolder
 
     opened = RunFolder.open(folder)
     opened.log("resumed")
-    _carry_out(plan(read(opened.experiment_file)), opened, report, track or [])
+    _carry_out(build.study(read(opened.experiment_file)), opened, report, track or [])
 
 
 def _divide(count: int, coordinator: str | None, rank: int) -> None:
@@ -184,7 +187,7 @@ def _divide(count: int, coordinator: str | None, rank: int) -> None:
         out.quiet = True
 
 
-def _carry_out(planned: Any, folder: Any, report: bool, track: list[str]) -> None:
+def _carry_out(study: "Study", folder: Any, report: bool, track: list[str]) -> None:
     from holdfast import processes
     from holdfast.runs import results
     from holdfast.runs.compare import table
@@ -192,14 +195,14 @@ def _carry_out(planned: Any, folder: Any, report: bool, track: list[str]) -> Non
     from holdfast.runs.execute import execute
     from holdfast.runs.sinks import open_sink
 
-    runs = len(planned.methods) * len(planned.seeds)
+    runs = len(study.methods) * len(study.seeds)
     try:
         with ExitStack() as open_sinks:
             if not processes.is_first():
                 track = []
             sinks = tuple(open_sink(name, folder.path, open_sinks) for name in track)
-            display = open_sinks.enter_context(Display(err, runs, planned.rounds, planned.metric))
-            failures = execute(planned, folder, display, sinks)
+            display = open_sinks.enter_context(Display(err, runs, study.rounds, study.metric))
+            failures = execute(study, folder, display, sinks)
     except KeyboardInterrupt:
         err.print(f"stopped; go on with: [bold]holdfast resume {folder.path}[/]")
         raise typer.Exit(130) from None
@@ -224,31 +227,31 @@ def _carry_out(planned: Any, folder: Any, report: bool, track: list[str]) -> Non
         raise typer.Exit(1)
 
 
-def _describe(planned: Any) -> None:
+def _describe(study: "Study") -> None:
     """What is about to run, in a few lines."""
     import jax
 
     from holdfast.data import split
 
-    shapes = jax.eval_shape(planned.model.init, jax.random.key(0), planned.clients.examples)
+    shapes = jax.eval_shape(study.model.init, jax.random.key(0), study.clients.examples)
     size = sum(int(leaf.size) for leaf in jax.tree.leaves(shapes))
     lines = Table.grid(padding=(0, 2))
-    lines.add_row("data", f"{planned.data_name}, {planned.clients}")
-    lines.add_row("model", f"{planned.model.name}, {size:,} parameters")
-    names = ", ".join(dict.fromkeys(m.of for m in planned.methods))
-    seeds = f"{len(planned.seeds)} seed{'s' * (len(planned.seeds) > 1)}"
-    lines.add_row("methods", f"{names}; {planned.rounds} rounds, {seeds} each")
-    swept = [m for m in planned.methods if m.point.values]
+    lines.add_row("data", f"{study.data_name}, {study.clients}")
+    lines.add_row("model", f"{study.model.name}, {size:,} parameters")
+    names = ", ".join(dict.fromkeys(m.of for m in study.methods))
+    seeds = f"{len(study.seeds)} seed{'s' * (len(study.seeds) > 1)}"
+    lines.add_row("methods", f"{names}; {study.rounds} rounds, {seeds} each")
+    swept = [m for m in study.methods if m.point.values]
     if swept:
         for of in dict.fromkeys(m.of for m in swept):
             points = [m.point.values for m in swept if m.of == of]
             count = f"{len(points)} point{'s' * (len(points) > 1)}"
             lines.add_row("sweep", f"{of}: {count}, {_ranges(points)}")
-        runs = len(planned.methods) * len(planned.seeds)
-        lines.add_row("runs", f"{len(planned.methods)} methods x {seeds} = {runs} runs")
+        runs = len(study.methods) * len(study.seeds)
+        lines.add_row("runs", f"{len(study.methods)} methods x {seeds} = {runs} runs")
     out.print(lines)
-    if planned.has_labels:
-        out.print(split.sketch(planned.clients, first=8), markup=False, highlight=False)
+    if study.has_labels:
+        out.print(split.sketch(study.clients, first=8), markup=False, highlight=False)
 
 
 def _ranges(points: list[dict[str, Any]]) -> str:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -59,7 +59,8 @@ class Fixed:
         if self.size > len(able):
             raise HoldfastError(
                 f"cohort: {self.size} clients are asked for but {len(able)} of {population} have "
-                f"data; ask for at most {len(able)}."
+                f"data; ask for at most {len(able)}.",
+                about=("cohort", "size"),
             )
 
     def draw(self, t: int, able: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -94,7 +95,8 @@ class Schedule:
             if len(set(ids)) != len(ids) or any(not 0 <= i < population for i in ids):
                 raise HoldfastError(
                     f"cohort: round {t} of the schedule lists {list(ids)}; give distinct numbers in "
-                    f"0..{population - 1}."
+                    f"0..{population - 1}.",
+                    about=("cohort", "rounds"),
                 )
 
     def draw(self, t: int, able: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -112,13 +114,15 @@ class Weighted:
     def check(self, able: np.ndarray, population: int) -> None:
         if len(self.weights) != population:
             raise HoldfastError(
-                f"cohort: {len(self.weights)} weights for {population} clients; give one each."
+                f"cohort: {len(self.weights)} weights for {population} clients; give one each.",
+                about=("cohort", "weights"),
             )
         possible = int((np.asarray(self.weights)[able] > 0).sum())
         if self.size > possible:
             raise HoldfastError(
                 f"cohort: {self.size} clients are asked for but only {possible} have data and a "
-                f"weight above 0; ask for at most {possible}."
+                f"weight above 0; ask for at most {possible}.",
+                about=("cohort", "size"),
             )
 
     def draw(self, t: int, able: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -150,7 +154,9 @@ def bernoulli(probability: float) -> Bernoulli:
         probability: that a client takes part, in (0, 1].
     """
     if not 0 < probability <= 1:
-        raise HoldfastError(f"cohort: probability={probability}; give a number in (0, 1].")
+        raise HoldfastError(
+            f"cohort: probability={probability}; give a number in (0, 1].", about=("probability",)
+        )
     return Bernoulli(float(probability))
 
 
@@ -162,12 +168,14 @@ def schedule(rounds: Sequence[Sequence[int]]) -> Schedule:
         rounds: one list of clients for each round.
     """
     if not len(rounds):
-        raise HoldfastError("cohort: the schedule is empty; give at least one round.")
+        raise HoldfastError(
+            "cohort: the schedule is empty; give at least one round.", about=("rounds",)
+        )
     return Schedule(tuple(tuple(int(i) for i in ids) for ids in rounds))
 
 
 @explain_arguments
-def weighted(size: int, weights: Any) -> Weighted:
+def weighted(size: int, weights: Sequence[float] | np.ndarray) -> Weighted:
     """Some clients a round without replacement, some more likely than others.
 
     Args:
@@ -176,11 +184,16 @@ def weighted(size: int, weights: Any) -> Weighted:
     """
     values = np.asarray(weights, float)
     if values.ndim != 1 or not np.isfinite(values).all() or (values < 0).any():
-        raise HoldfastError("cohort: weights must be one finite number of at least 0 per client.")
+        raise HoldfastError(
+            "cohort: weights must be one finite number of at least 0 per client.",
+            about=("weights",),
+        )
     return Weighted(_size(size), tuple(values.tolist()))
 
 
 def _size(size: int) -> int:
     if not isinstance(size, int | np.integer) or size < 1:
-        raise HoldfastError(f"cohort: size={size!r}; give a whole number of at least 1.")
+        raise HoldfastError(
+            f"cohort: size={size!r}; give a whole number of at least 1.", about=("size",)
+        )
     return int(size)

@@ -4,14 +4,27 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
+About: TypeAlias = tuple[str | int, ...]
+
+# Arguments and keys that were called something else: old name -> new name.
+RENAMED = {"bends": "curvature", "optimum": "solver", "most": "max_steps"}
 
 
 class HoldfastError(ValueError):
-    """A request that cannot work; the message says why and what to do instead."""
+    """A request that cannot work; the message says why and what to do instead.
+
+    `about` is the path to what is refused: of a function or constructor its own argument, such as
+    `("alpha",)`; of a run the part of the experiment, such as `("local", "learning_rate")`,
+    `("algorithm", "wire")` or `("data",)`. An experiment file finds the line by it.
+    """
+
+    def __init__(self, message: str = "", *, about: About = ()) -> None:
+        super().__init__(message)
+        self.about = about
 
 
 class UnknownArgumentError(HoldfastError, TypeError):
@@ -33,6 +46,18 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"did you mean `{near[0]}`?" if near else f"known are {', '.join(known) or 'none'}."
 
 
+def right_name(word: str, known: Iterable[str]) -> str:
+    """The same for an argument or a key, which may have been called otherwise."""
+    known = list(known)
+    now = RENAMED.get(word)
+    return f"it is called `{now}` now." if now in known else did_you_mean(word, known)
+
+
+def first_wrong(**right: bool) -> About:
+    """What an error is about: the first of several arguments that is not right."""
+    return next(((name,) for name, fine in right.items() if not fine), ())
+
+
 def explain_arguments(function: Callable[P, R], owner: str | None = None) -> Callable[P, R]:
     """Give a misspelt keyword its correction instead of Python's bare TypeError."""
     parameters = inspect.signature(function).parameters.values()
@@ -45,8 +70,9 @@ def explain_arguments(function: Callable[P, R], owner: str | None = None) -> Cal
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for word in kwargs:
             if word not in names:
-                hint = did_you_mean(word, names)
-                raise UnknownArgumentError(f"{label}: unknown argument `{word}`; {hint}") from None
+                raise UnknownArgumentError(
+                    f"{label}: unknown argument `{word}`; {right_name(word, names)}", about=(word,)
+                ) from None
         return function(*args, **kwargs)
 
     return checked

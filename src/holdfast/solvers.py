@@ -1,16 +1,21 @@
 """Finding a client's own optimum: full-batch minimisers that stop at a gradient norm."""
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import lax, tree
 
+from holdfast.core.hyper import Hyper
 from holdfast.core.struct import Struct, static
 from holdfast.errors import HoldfastError
-from holdfast.trees import Tree, axpy, float_type, norm
+from holdfast.trees import Number, Tree, axpy, float_type, norm
+
+Loss: TypeAlias = Callable[[Tree], Number]
+Gradient: TypeAlias = Callable[[Tree], Tree]
 
 __all__ = ["LBFGS", "GradientDescent", "Known", "LineSearch", "Optimum", "Solver"]
 
@@ -19,13 +24,13 @@ class Optimum(NamedTuple):
     """Where a solver stopped, and how steep it still is there."""
 
     x: Tree
-    gradient_norm: Any
+    gradient_norm: Number
 
 
 class Solver(Struct):
     """Minimises a client's mean loss over all its data, without a message to anybody."""
 
-    def minimise(self, loss: Any, grad: Any, start: Tree) -> Optimum:
+    def minimise(self, loss: Loss, grad: Gradient, start: Tree) -> Optimum:
         """The optimum nearest to `start` as far as this solver gets."""
         raise NotImplementedError
 
@@ -34,7 +39,7 @@ class Solver(Struct):
         return None
 
 
-def _stopped_early(found: Optimum, tolerance: Any, max_steps: int) -> str | None:
+def _stopped_early(found: Optimum, tolerance: Hyper, max_steps: int) -> str | None:
     if float(found.gradient_norm) <= tolerance:
         return None
     if not math.isfinite(found.gradient_norm):
@@ -45,11 +50,16 @@ def _stopped_early(found: Optimum, tolerance: Any, max_steps: int) -> str | None
     )
 
 
-def _check(owner: str, tolerance: Any, max_steps: int) -> None:
+def _check(owner: str, tolerance: Hyper, max_steps: int) -> None:
     if isinstance(tolerance, int | float) and not tolerance > 0:
-        raise HoldfastError(f"{owner}: tolerance={tolerance}; give a gradient norm above 0.")
+        raise HoldfastError(
+            f"{owner}: tolerance={tolerance}; give a gradient norm above 0.", about=("tolerance",)
+        )
     if not isinstance(max_steps, int) or max_steps < 1:
-        raise HoldfastError(f"{owner}: max_steps={max_steps!r}; give a whole number of at least 1.")
+        raise HoldfastError(
+            f"{owner}: max_steps={max_steps!r}; give a whole number of at least 1.",
+            about=("max_steps",),
+        )
 
 
 class GradientDescent(Solver):
@@ -68,14 +78,14 @@ class GradientDescent(Solver):
         1e-06
     """
 
-    step: Any
-    tolerance: Any = 1e-6
+    step: Hyper
+    tolerance: Hyper = 1e-6
     max_steps: int = static(default=100_000)
 
     def __post_init__(self) -> None:
         _check("GradientDescent", self.tolerance, self.max_steps)
 
-    def minimise(self, loss: Any, grad: Any, start: Tree) -> Optimum:
+    def minimise(self, loss: Loss, grad: Gradient, start: Tree) -> Optimum:
         def unfinished(carry: Any) -> Any:
             _, g, k = carry
             return (norm(g) > self.tolerance) & (k < self.max_steps)
@@ -105,13 +115,13 @@ class LineSearch(Solver):
         2000
     """
 
-    tolerance: Any = 1e-5
+    tolerance: Hyper = 1e-5
     max_steps: int = static(default=2000)
 
     def __post_init__(self) -> None:
         _check("LineSearch", self.tolerance, self.max_steps)
 
-    def minimise(self, loss: Any, grad: Any, start: Tree) -> Optimum:
+    def minimise(self, loss: Loss, grad: Gradient, start: Tree) -> Optimum:
         search = optax.scale_by_backtracking_linesearch(max_backtracking_steps=30, store_grad=True)
         optimizer = optax.chain(optax.sgd(1.0), search)
         return _descend(optimizer, loss, grad, start, self.tolerance, self.max_steps)
@@ -135,14 +145,14 @@ class LBFGS(Solver):
     Reference: Liu and Nocedal, "On the limited memory BFGS method", 1989; the code is optax's.
     """
 
-    tolerance: Any = 1e-5
+    tolerance: Hyper = 1e-5
     max_steps: int = static(default=500)
     memory: int = static(default=10)
 
     def __post_init__(self) -> None:
         _check("LBFGS", self.tolerance, self.max_steps)
 
-    def minimise(self, loss: Any, grad: Any, start: Tree) -> Optimum:
+    def minimise(self, loss: Loss, grad: Gradient, start: Tree) -> Optimum:
         optimizer = optax.lbfgs(memory_size=self.memory)
         return _descend(optimizer, loss, grad, start, self.tolerance, self.max_steps)
 
@@ -158,13 +168,18 @@ class Known(Solver):
 
     optima: Tree
 
-    def minimise(self, loss: Any, grad: Any, start: Tree) -> Optimum:
+    def minimise(self, loss: Loss, grad: Gradient, start: Tree) -> Optimum:
         x = tree.map(lambda z, p: jnp.asarray(z, p.dtype), self.optima, start)
         return Optimum(x, norm(grad(x)).astype(float_type(start)))
 
 
 def _descend(
-    optimizer: Any, loss: Any, grad: Any, start: Tree, tolerance: Any, max_steps: int
+    optimizer: optax.GradientTransformationExtraArgs,
+    loss: Loss,
+    grad: Gradient,
+    start: Tree,
+    tolerance: Hyper,
+    max_steps: int,
 ) -> Optimum:
     """An optax optimiser with a line search, to a gradient norm."""
 

@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from holdfast.config import catalogue
-from holdfast.config.build import outline, plan
+from holdfast.config.build import sections, study
 from holdfast.config.examples import entry
 from holdfast.config.file import ExperimentFileError, read
 from holdfast.config.making import Begins, named
@@ -17,13 +17,13 @@ FILES = sorted((Path(__file__).parents[2] / "papers").glob("*/*.toml"))
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_every_name_and_argument_exists(path):
-    assert outline(read(path)).algorithm
+    assert sections(read(path)).algorithm
 
 
 @pytest.mark.parametrize("name", ["feddyn/synthetic", "mixed/imbalance"])
 def test_those_on_bundled_data_can_be_run(name):
     path = next(p for p in FILES if f"{p.parent.name}/{p.stem}" == name)
-    made = plan(read(path, ["seeds=1"]))
+    made = study(read(path, ["seeds=1"]))
     assert len(made.methods) == 4
 
 
@@ -43,8 +43,8 @@ def test_the_server_may_have_some_of_everything(tmp_path):
     from_clients = ["server.clients=3", "server.each=4", "seeds=1"]
     text = path.read_text().replace('data = { name = "breast_cancer", train_labels = [0] }\n', "")
     (tmp_path / "e.toml").write_text(text)
-    assert plan(read(tmp_path / "e.toml", from_clients)).server.size == 12
-    assert plan(read(tmp_path / "e.toml", ["server.share=0.1"])).server.size == 28
+    assert study(read(tmp_path / "e.toml", from_clients)).server.size == 12
+    assert study(read(tmp_path / "e.toml", ["server.share=0.1"])).server.size == 28
 
 
 @pytest.mark.parametrize("kind", catalogue.KINDS)
@@ -64,7 +64,7 @@ def test_optimisers_by_name(tmp_path):
         "algorithm.fedavg.local.optimizer=adam",
         'algorithm.one_way_transfer.server_optimizer={ name = "sgd", learning_rate = 0.5, nesterov = true }',
     ]
-    made = plan(read(path, changes))
+    made = study(read(path, changes))
     assert made.methods[0].local.optimizer is optax.adam
     with pytest.raises(ExperimentFileError, match="`learning_rate` is missing"):
-        plan(read(path, ["algorithm.one_way_transfer.server_optimizer=adam"]))
+        study(read(path, ["algorithm.one_way_transfer.server_optimizer=adam"]))

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from holdfast import cli
 from holdfast.cli import app
-from holdfast.config.build import plan
+from holdfast.config.build import study
 from holdfast.config.file import read
 from holdfast.engine.compiled import compiled_programs
 from holdfast.runs import results
@@ -70,9 +70,9 @@ def holdfast(*words) -> str:
     return result.output
 
 
-def planned(folder, text=FILE, *changes):
+def studied(folder, text=FILE, *changes):
     (folder / "experiment.toml").write_text(text)
-    return plan(read("experiment.toml", changes))
+    return study(read("experiment.toml", changes))
 
 
 def labels(made):
@@ -80,7 +80,7 @@ def labels(made):
 
 
 def test_points_are_methods(folder):
-    made = planned(folder)
+    made = studied(folder)
     assert labels(made) == [
         "fedavg learning_rate=0.05",
         "fedavg learning_rate=0.2",
@@ -97,12 +97,12 @@ def test_points_are_methods(folder):
 
 def test_keys_without_quotes_are_the_same(folder):
     bare = SWEEP.replace('"', "")
-    assert labels(planned(folder, FILE.replace(SWEEP, bare))) == labels(planned(folder))
+    assert labels(studied(folder, FILE.replace(SWEEP, bare))) == labels(studied(folder))
 
 
 def test_paired(folder):
     text = FILE.replace("[sweep]", '[sweep]\nhow = "paired"').replace("[0.05, 0.2]", "[0.05, 0.05]")
-    assert labels(planned(folder, text)) == [
+    assert labels(studied(folder, text)) == [
         "fedavg learning_rate=0.05",  # once, though it is paired twice
         "feddyn alpha=0.01, learning_rate=0.05",
         "feddyn alpha=0.1, learning_rate=0.05",
@@ -119,7 +119,7 @@ local.learning_rate = [0.1, { schedule = "exponential", value = 0.1, decay = 0.9
 """
     text = FILE.replace(SWEEP, sweep).replace('"feddyn"', '"feddyn"\nalpha = 0.1')
     coded = 'label = "fed 1.5"\nwire = { name = "Compressed", compressor = { name = "RandK" } }'
-    made = planned(folder, text.replace('"fedavg"', f'"fedavg"\n{coded}', 1))
+    made = studied(folder, text.replace('"fedavg"', f'"fedavg"\n{coded}', 1))
     assert labels(made) == [
         "fed 1.5 learning_rate=0.1, share=0.5",
         "fed 1.5 learning_rate=0.1, share=0.25",
@@ -137,10 +137,10 @@ local.learning_rate = [0.1, { schedule = "exponential", value = 0.1, decay = 0.9
 
 def test_the_server_trains_as_the_point_says(folder):
     text = FILE.replace("[cohort]", "[server]\nexamples = 20\n\n[cohort]")
-    made = planned(folder, text)
+    made = studied(folder, text)
     assert [m.server.local.learning_rate for m in made.methods[:2]] == [0.05, 0.2]
     own = text.replace("examples = 20", "examples = 20\nlocal = { learning_rate = 1, steps = 1 }")
-    assert {m.server.local.learning_rate for m in planned(folder, own).methods} == {1}
+    assert {m.server.local.learning_rate for m in studied(folder, own).methods} == {1}
 
 
 def test_a_dry_run_counts(folder):
@@ -153,16 +153,16 @@ def test_a_dry_run_counts(folder):
 
 
 def test_set_changes_what_is_swept(folder):
-    made = planned(folder, FILE, "sweep.local.learning_rate=[0.3]", "seeds=1")
+    made = studied(folder, FILE, "sweep.local.learning_rate=[0.3]", "seeds=1")
     assert labels(made)[:2] == ["fedavg learning_rate=0.3", "feddyn alpha=0.01, learning_rate=0.3"]
     (folder / "used.toml").write_text(made.file.as_used())
-    assert labels(plan(read("used.toml"))) == labels(made)
-    new = planned(
+    assert labels(study(read("used.toml"))) == labels(made)
+    new = studied(
         folder, FILE.replace(SWEEP, ""), "sweep.local.steps=[1, 2]", "algorithm.feddyn.alpha=1"
     )
     (folder / "used.toml").write_text(new.file.as_used())
     assert (
-        labels(plan(read("used.toml")))
+        labels(study(read("used.toml")))
         == labels(new)
         == [f"{name} steps={n}" for name in ("fedavg", "feddyn", "fedprox") for n in (1, 2)]
     )

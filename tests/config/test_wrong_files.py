@@ -66,12 +66,12 @@ WRONG = {
     ),
     "a size that is none": (
         ("[cohort]", '[storage]\nmemory = "much"\n\n[cohort]'),
-        18,
+        19,
         'Storage: memory=\'much\' is not a size; give bytes, or such as "500 MB" or "2 GB".',
     ),
     "devices that are not there": (
         ("[cohort]", "[engine]\ndevices = 64\n\n[cohort]"),
-        18,
+        19,
         "Engine: devices=64, and JAX has",
     ),
     "rounds below one": (("rounds = 2", "rounds = 0"), 1, "`rounds` is 0; expected at least 1."),
@@ -119,7 +119,8 @@ WRONG = {
     "a method without its server": (
         ('name = "feddyn"\nalpha = 0.1', 'name = "fedavg_plus"\ngamma = 0.5'),
         25,
-        "needs data or a loss at the server, but the run has none; add [server]",
+        "needs data or a loss at the server, but the run has none; give simulate(server=hf.Server("
+        "data_or_loss, local=...)), or in an experiment file [server] with examples = 500.",
     ),
     "a metric nobody measures": (
         ("target = 0.9", 'target = 0.9\nmetric = "acuracy"'),

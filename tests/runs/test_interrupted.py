@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from holdfast.config.build import plan
+from holdfast.config.build import study
 from holdfast.config.file import read
 from holdfast.runs.display import Display
 from holdfast.runs.execute import create, execute
@@ -112,7 +112,7 @@ def test_stopped_and_killed_it_ends_in_the_same_bits(tmp_path):
 def test_an_interrupt_that_a_library_swallows_still_stops_the_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("experiment.toml").write_text(FILE)
-    planned = plan(read(Path("experiment.toml")))
+    made = study(read(Path("experiment.toml")))
 
     def swallows(method: str, seed: int, row: dict) -> None:
         if row["round"] == 4:
@@ -120,11 +120,11 @@ def test_an_interrupt_that_a_library_swallows_still_stops_the_run(tmp_path, monk
                 signal.raise_signal(signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)
-    folder = create(planned, Path("run"))
+    folder = create(made, Path("run"))
     with (
         pytest.raises(KeyboardInterrupt),
         Display(Console(quiet=True), 2, 200, "accuracy") as shown,
     ):
-        execute(planned, folder, shown, (swallows,))
+        execute(made, folder, shown, (swallows,))
     assert rounds_written(Path("run")) == 4
     assert signal.getsignal(signal.SIGINT) is before

@@ -1,11 +1,10 @@
 """What every comparison needs: FedAvg and its relatives, and the two ends."""
 
-from typing import Any
-
 import optax
 
 from holdfast.algorithms.parts import chain, server_step
 from holdfast.core.algorithm import Algorithm, Weighting
+from holdfast.core.hyper import Hyper
 from holdfast.core.rule import Rule
 from holdfast.core.wire import OnSite
 from holdfast.data.clients import Clients
@@ -14,7 +13,9 @@ from holdfast.rules import LocalOnly, Proximal, ServerOptimizer
 
 
 @explain_arguments
-def fedavg(server_learning_rate: Any = None, weighting: Weighting = "examples") -> Algorithm:
+def fedavg(
+    server_learning_rate: Hyper | None = None, weighting: Weighting = "examples"
+) -> Algorithm:
     r"""Federated averaging: local steps, then the mean of the deltas.
 
     $$ x \leftarrow x + \eta_g \sum_i w_i\,(y_i - x) $$
@@ -39,7 +40,7 @@ def fedavg(server_learning_rate: Any = None, weighting: Weighting = "examples") 
 
 
 @explain_arguments
-def fedprox(mu: Any, weighting: Weighting = "examples") -> Algorithm:
+def fedprox(mu: Hyper, weighting: Weighting = "examples") -> Algorithm:
     r"""FedAvg with a pull towards the model received.
 
     $$ \min_y f_i(y) + \tfrac{\mu}{2}\|y - x\|^2 $$
@@ -63,7 +64,9 @@ def fedprox(mu: Any, weighting: Weighting = "examples") -> Algorithm:
 
 
 @explain_arguments
-def fedadam(learning_rate: Any = 0.01, b1: Any = 0.9, b2: Any = 0.99, eps: Any = 1e-3) -> Algorithm:
+def fedadam(
+    learning_rate: Hyper = 0.01, b1: Hyper = 0.9, b2: Hyper = 0.99, eps: Hyper = 1e-3
+) -> Algorithm:
     r"""FedAvg with Adam at the server.
 
     $$ x \leftarrow x + \eta_s\, \frac{\hat m}{\sqrt{\hat v} + \tau} $$
@@ -90,7 +93,9 @@ def fedadam(learning_rate: Any = 0.01, b1: Any = 0.9, b2: Any = 0.99, eps: Any =
 
 
 @explain_arguments
-def fedyogi(learning_rate: Any = 0.01, b1: Any = 0.9, b2: Any = 0.99, eps: Any = 1e-3) -> Algorithm:
+def fedyogi(
+    learning_rate: Hyper = 0.01, b1: Hyper = 0.9, b2: Hyper = 0.99, eps: Hyper = 1e-3
+) -> Algorithm:
     r"""FedAvg with Yogi at the server.
 
     $$ v \leftarrow v - (1 - \beta_2)\, d^2\, \mathrm{sign}(v - d^2) $$
@@ -117,7 +122,7 @@ def fedyogi(learning_rate: Any = 0.01, b1: Any = 0.9, b2: Any = 0.99, eps: Any =
 
 
 @explain_arguments
-def fedavgm(learning_rate: Any = 1.0, momentum: Any = 0.9) -> Algorithm:
+def fedavgm(learning_rate: Hyper = 1.0, momentum: Hyper = 0.9) -> Algorithm:
     r"""FedAvg with momentum at the server.
 
     $$ v \leftarrow \beta v + \overline{d}, \quad x \leftarrow x + \eta_s v $$

@@ -1,10 +1,11 @@
 """Methods that correct client drift."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from holdfast.algorithms.parts import chain, choose, server_step
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.combinators import Chain, Masked, Uploaded
+from holdfast.core.hyper import Hyper
 from holdfast.core.rule import Rule
 from holdfast.errors import explain_arguments
 from holdfast.rules import ControlVariate, Dynamic, GradientControlVariate, SplitActive, SplitAll
@@ -17,8 +18,8 @@ Upload = Literal["lean", "published"]
 def scaffold(
     option: Literal["I", "II"] = "II",
     upload: Upload = "lean",
-    server_learning_rate: Any = None,
-    damping: Any = None,
+    server_learning_rate: Hyper | None = None,
+    damping: Hyper | None = None,
 ) -> Algorithm:
     r"""Control variates against client drift.
 
@@ -52,7 +53,9 @@ def scaffold(
 
 
 @explain_arguments
-def fedpvr(mask: Mask, upload: Upload = "lean", server_learning_rate: Any = None) -> Algorithm:
+def fedpvr(
+    mask: Mask, upload: Upload = "lean", server_learning_rate: Hyper | None = None
+) -> Algorithm:
     r"""Partial variance reduction: SCAFFOLD on the last layers, plain SGD on the others.
 
     $$ y_m \leftarrow y_m - \eta\,(g_i(y) + c - c_i)_m, \quad
@@ -81,7 +84,7 @@ def fedpvr(mask: Mask, upload: Upload = "lean", server_learning_rate: Any = None
 
 
 @explain_arguments
-def feddyn(alpha: Any) -> Algorithm:
+def feddyn(alpha: Hyper) -> Algorithm:
     r"""Dynamic regularisation: local optima come to agree with the global one.
 
     $$ \min_y f_i(y) + \alpha\langle h_i, y\rangle + \tfrac{\alpha}{2}\|y - x\|^2, \quad
@@ -105,7 +108,7 @@ def feddyn(alpha: Any) -> Algorithm:
 
 
 @explain_arguments
-def feddc(alpha: Any) -> Algorithm:
+def feddc(alpha: Hyper) -> Algorithm:
     r"""SCAFFOLD's and FedDyn's corrections at once.
 
     $$ y \leftarrow y - \eta\,\big(g_i(y) + c - c_i + \alpha(y - x + h_i)\big) $$
@@ -128,7 +131,7 @@ def feddc(alpha: Any) -> Algorithm:
 
 
 @explain_arguments
-def fedsplit(step_size: Any, average: Literal["all", "active"] = "active") -> Algorithm:
+def fedsplit(step_size: Hyper, average: Literal["all", "active"] = "active") -> Algorithm:
     r"""Peaceman-Rachford splitting, extended to partial participation.
 
     $$ \min_y f_i(y) + \tfrac{1}{2s}\|y - (2x - z_i)\|^2, \quad z_i \leftarrow z_i + 2(y_i - x) $$

@@ -1,16 +1,21 @@
 """Mixed federated learning: a loss at the server beside the clients'."""
 
-from typing import Any
+import optax
 
 from holdfast.algorithms.parts import chain
 from holdfast.core.algorithm import Algorithm, Weighting
+from holdfast.core.hyper import Hyper
 from holdfast.core.rule import Rule
 from holdfast.errors import explain_arguments
 from holdfast.rules import OneWayTransfer, ParallelTraining, ServerOptimizer, TwoWayTransfer
 
 
 def _mixed(
-    rule: Rule, server_optimizer: Any, merge_optimizer: Any, weighting: Weighting, name: str
+    rule: Rule,
+    server_optimizer: optax.GradientTransformation | None,
+    merge_optimizer: optax.GradientTransformation | None,
+    weighting: Weighting,
+    name: str,
 ) -> Algorithm:
     """Around a mixed rule: an optimiser of the federated move before it, of the merged one after it."""
     before = () if server_optimizer is None else (ServerOptimizer(server_optimizer),)
@@ -20,11 +25,11 @@ def _mixed(
 
 @explain_arguments
 def parallel_training(
-    federated: Any = 1.0,
-    central: Any = 1.0,
-    merge: tuple[Any, Any] = (1.0, 1.0),
-    server_optimizer: Any = None,
-    merge_optimizer: Any = None,
+    federated: Hyper = 1.0,
+    central: Hyper = 1.0,
+    merge: tuple[Hyper, Hyper] = (1.0, 1.0),
+    server_optimizer: optax.GradientTransformation | None = None,
+    merge_optimizer: optax.GradientTransformation | None = None,
     weighting: Weighting = "processed",
 ) -> Algorithm:
     r"""Clients and server train side by side on their own losses; the moves are merged.
@@ -57,9 +62,9 @@ def parallel_training(
 
 @explain_arguments
 def one_way_transfer(
-    federated: Any = 1.0,
-    central: Any = 1.0,
-    server_optimizer: Any = None,
+    federated: Hyper = 1.0,
+    central: Hyper = 1.0,
+    server_optimizer: optax.GradientTransformation | None = None,
     weighting: Weighting = "processed",
 ) -> Algorithm:
     r"""The server's gradient at x is added to every client step.
@@ -90,11 +95,11 @@ def one_way_transfer(
 
 @explain_arguments
 def two_way_transfer(
-    federated: Any = 1.0,
-    central: Any = 1.0,
-    merge: tuple[Any, Any] = (0.5, 0.5),
-    server_optimizer: Any = None,
-    merge_optimizer: Any = None,
+    federated: Hyper = 1.0,
+    central: Hyper = 1.0,
+    merge: tuple[Hyper, Hyper] = (0.5, 0.5),
+    server_optimizer: optax.GradientTransformation | None = None,
+    merge_optimizer: optax.GradientTransformation | None = None,
     weighting: Weighting = "processed",
 ) -> Algorithm:
     r"""Clients and server train side by side, each adding the other's gradient of the last round.

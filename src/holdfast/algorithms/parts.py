@@ -5,6 +5,7 @@ from typing import Any
 import optax
 
 from holdfast.core.combinators import Chain
+from holdfast.core.hyper import Hyper
 from holdfast.core.rule import Rule
 from holdfast.errors import HoldfastError, did_you_mean
 from holdfast.rules import ServerOptimizer
@@ -13,11 +14,13 @@ from holdfast.rules import ServerOptimizer
 def choose(owner: str, name: str, given: str, options: dict[str, Any]) -> Any:
     """One of several options by name, or a sentence with the nearest."""
     if given not in options:
-        raise HoldfastError(f"{owner}: unknown {name} `{given}`; {did_you_mean(given, options)}")
+        raise HoldfastError(
+            f"{owner}: unknown {name} `{given}`; {did_you_mean(given, options)}", about=(name,)
+        )
     return options[given]
 
 
-def server_step(server_learning_rate: Any) -> tuple[Rule, ...]:
+def server_step(server_learning_rate: Hyper | None) -> tuple[Rule, ...]:
     """A step size at the server as a part of a chain; None is absent and free."""
     if server_learning_rate is None:
         return ()

@@ -1,11 +1,11 @@
 """Personal models, few bytes, and meta-learning."""
 
 import dataclasses
-from typing import Any
 
 from holdfast.algorithms.parts import chain, server_step
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.combinators import Chain
+from holdfast.core.hyper import Hyper
 from holdfast.core.rule import Rule
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.rules import FirstOrderMAML, Flix, OneShot
@@ -17,7 +17,7 @@ _FIND = LBFGS()
 
 
 @explain_arguments
-def flix(alpha: Any, by: Algorithm = _DGD, solver: Solver = _FIND) -> Algorithm:
+def flix(alpha: Hyper, by: Algorithm = _DGD, solver: Solver = _FIND) -> Algorithm:
     r"""A global model trained for its mixtures with every client's own optimum.
 
     $$ \min_x \tfrac1n \sum_i f_i\big(\alpha_i x + (1 - \alpha_i) x_i\big), \quad
@@ -45,7 +45,8 @@ def flix(alpha: Any, by: Algorithm = _DGD, solver: Solver = _FIND) -> Algorithm:
     if by.regroup is not None:
         raise HoldfastError(
             f"flix: {by.name} pools the clients, so there are none to personalise for; "
-            f"give a federated method."
+            f"give a federated method.",
+            about=("by",),
         )
     rules = by.rule.rules if isinstance(by.rule, Chain) else (by.rule,)
     rules = tuple(rule for rule in rules if rule != Rule())
@@ -54,7 +55,7 @@ def flix(alpha: Any, by: Algorithm = _DGD, solver: Solver = _FIND) -> Algorithm:
 
 
 @explain_arguments
-def flix_one_shot(alpha: Any, smoothness: Any, solver: Solver = _FIND) -> Algorithm:
+def flix_one_shot(alpha: Hyper, smoothness: Hyper, solver: Solver = _FIND) -> Algorithm:
     r"""FLIX in a single round: the mean of local optima, weighted by smoothness.
 
     $$ x_{\text{avg}} = \sum_i w_i x_i, \quad w_i = \frac{\alpha_i^2 L_i}{\sum_j \alpha_j^2 L_j} $$
@@ -103,7 +104,7 @@ def dcgd(compressor: Compressor) -> Algorithm:
 
 
 @explain_arguments
-def diana(compressor: Compressor, beta: Any = None) -> Algorithm:
+def diana(compressor: Compressor, beta: Hyper | None = None) -> Algorithm:
     r"""Compressed gradient descent with shifts that learn, so that the optimum is reached.
 
     $$ m_i = C_i\big(\nabla f_i(x) - h_i\big), \quad h_i \leftarrow h_i + \beta_i m_i, \quad
@@ -129,7 +130,7 @@ def diana(compressor: Compressor, beta: Any = None) -> Algorithm:
 
 
 @explain_arguments
-def fomaml(learning_rate: Any = 1.0) -> Algorithm:
+def fomaml(learning_rate: Hyper = 1.0) -> Algorithm:
     r"""First-order model-agnostic meta-learning.
 
     $$ x \leftarrow x - \eta_o\, \overline{\nabla f_i(y_i)}, \quad y_i = x \text{ after local steps} $$
@@ -154,7 +155,7 @@ def fomaml(learning_rate: Any = 1.0) -> Algorithm:
 
 
 @explain_arguments
-def reptile(learning_rate: Any = 1.0) -> Algorithm:
+def reptile(learning_rate: Hyper = 1.0) -> Algorithm:
     r"""Meta-learning by moving towards the clients' adapted models.
 
     $$ x \leftarrow x + \eta_o\, \overline{(y_i - x)} $$

@@ -1,17 +1,16 @@
 """FSL: the server goes on with data of its own."""
 
-from typing import Any
-
 from holdfast.algorithms.parts import chain, server_step
 from holdfast.core.algorithm import Algorithm, Weighting
 from holdfast.core.combinators import Chain, ServerTurn
+from holdfast.core.hyper import Hyper
 from holdfast.errors import explain_arguments
 from holdfast.rules import ControlVariate, Dynamic, ServerAsClient, ServerLearning
 
 
 @explain_arguments
 def fedavg_plus(
-    gamma: Any, server_learning_rate: Any = None, weighting: Weighting = "examples"
+    gamma: Hyper, server_learning_rate: Hyper | None = None, weighting: Weighting = "examples"
 ) -> Algorithm:
     r"""FedAvg, after which the server goes on with its own data.
 
@@ -39,7 +38,7 @@ def fedavg_plus(
 
 
 @explain_arguments
-def scaffold_plus(gamma: Any, server_learning_rate: Any = None) -> Algorithm:
+def scaffold_plus(gamma: Hyper, server_learning_rate: Hyper | None = None) -> Algorithm:
     r"""SCAFFOLD in which the server is a client too, with a control variate of its own.
 
     $$ x \leftarrow x + \gamma(x_0 - x), \quad c \leftarrow c + \gamma\, (c_0^+ - c_0) $$
@@ -65,7 +64,7 @@ def scaffold_plus(gamma: Any, server_learning_rate: Any = None) -> Algorithm:
 
 
 @explain_arguments
-def feddyn_plus(alpha: Any, gamma: Any) -> Algorithm:
+def feddyn_plus(alpha: Hyper, gamma: Hyper) -> Algorithm:
     r"""FedDyn, after which the server goes on with its own data, held by FedDyn's regulariser.
 
     $$ \min_y \gamma f_0(y) - \alpha\langle h, y\rangle + \tfrac{\alpha}{2}\|y - \bar x\|^2
@@ -92,7 +91,7 @@ def feddyn_plus(alpha: Any, gamma: Any) -> Algorithm:
 
 
 @explain_arguments
-def feddc_plus(alpha: Any, gamma: Any) -> Algorithm:
+def feddc_plus(alpha: Hyper, gamma: Hyper) -> Algorithm:
     r"""FedDC, after which the server goes on with its own data.
 
     $$ \min_y \gamma f_0(y) - \alpha\langle h, y\rangle + \tfrac{\alpha}{2}\|y - \bar x\|^2

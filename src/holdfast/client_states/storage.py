@@ -102,7 +102,8 @@ def _size(name: str, given: int | str) -> int:
         except ValueError:
             pass
     raise HoldfastError(
-        f'Storage: {name}={given!r} is not a size; give bytes, or such as "500 MB" or "2 GB".'
+        f'Storage: {name}={given!r} is not a size; give bytes, or such as "500 MB" or "2 GB".',
+        about=(name,),
     )
 
 

@@ -1,7 +1,6 @@
 """From a checked experiment file to the objects of a run."""
 
 import dataclasses
-import re
 from typing import Any
 
 import jax
@@ -11,9 +10,10 @@ from jax import tree
 from holdfast import evaluate
 from holdfast.client_states.storage import Storage
 from holdfast.config import schema, sweep
-from holdfast.config.file import ExperimentFile, ExperimentFileError, KeyPath
-from holdfast.config.making import key_named, make, make_local, named, placed, speaks_of
+from holdfast.config.file import ExperimentFile, KeyPath
+from holdfast.config.making import located, make, make_local, named
 from holdfast.config.population import load_dataset, make_model, make_server, population
+from holdfast.config.schema import FileSchema
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.local import Local
 from holdfast.data import Clients, Dataset
@@ -22,7 +22,7 @@ from holdfast.engine.experiment import Experiment
 from holdfast.engine.server import Server
 from holdfast.engine.setup import checked
 from holdfast.engine.simulate import pretrain
-from holdfast.errors import HoldfastError, did_you_mean
+from holdfast.errors import About, HoldfastError, did_you_mean
 from holdfast.models import Model
 from holdfast.sweeps.naming import folder_name, label
 from holdfast.trees import Tree
@@ -51,7 +51,7 @@ class Method:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class Study:
     """An experiment file, built: everything `simulate` needs, for every method and seed."""
 
     file: ExperimentFile
@@ -114,62 +114,59 @@ class Plan:
         return pretrain(self.model, method.server, self.pretrain, seed)
 
 
-def outline(file: ExperimentFile) -> Any:
-    """The file's sections, every name and argument in them checked; no data is touched."""
-    found: Any = schema.check(file, (), schema.Outline, file.values)
-    sections = [("data",), ("partition",), ("model",), ("cohort",)]
-    for at in sections:
-        named(file, at, at[0], getattr(found, at[0]))
+def sections(file: ExperimentFile) -> FileSchema:
+    """What the file has, every name and argument in it checked; no data is touched."""
+    found: Any = schema.check(file, (), FileSchema, file.values)
+    for kind in ("data", "partition", "model", "cohort"):
+        named(file, (kind,), kind, getattr(found, kind))
     for point in sweep.points(file, found.sweep, found.algorithm):
         named(point.file, point.at, "algorithm", point.table)
     return found
 
 
-def plan(file: ExperimentFile) -> Plan:
+def study(file: ExperimentFile) -> Study:
     """Build everything, and refuse what cannot work with the line it stands on."""
-    outlined = outline(file)
-    dataset = load_dataset(file, ("data",), outlined.data)
-    server_data, clients, tests = population(file, outlined, dataset)
-    model = make_model(file, outlined.model, dataset)
-    methods = _methods(file, outlined, server_data)
-    made = Plan(
+    given = sections(file)
+    dataset = load_dataset(file, ("data",), given.data)
+    server_data, clients, tests = population(file, given, dataset)
+    model = make_model(file, given.model, dataset)
+    methods = _methods(file, given, server_data)
+    made = Study(
         file=file,
-        name=outlined.name or file.path.stem,
-        rounds=outlined.rounds,
-        seeds=_seeds(file, outlined.seeds),
-        target=outlined.target,
+        name=given.name or file.path.stem,
+        rounds=given.rounds,
+        seeds=_seeds(file, given.seeds),
+        target=given.target,
         metric="",
         dataset=dataset,
         clients=clients,
         tests=tests,
         model=model,
-        cohort=make(file, ("cohort",), "cohort", outlined.cohort),
-        evaluators=_evaluators(outlined.evaluate, dataset, clients, tests),
-        pretrain=0 if outlined.server is None else outlined.server.pretrain,
-        select=outlined.select,
-        checkpoint_every=outlined.checkpoint.every,
-        checkpoint_keep=outlined.checkpoint.keep,
-        engine=_section(file, "engine", CompiledEngine, outlined.engine),
-        storage=_section(file, "storage", Storage, outlined.storage),
+        cohort=make(file, ("cohort",), "cohort", given.cohort),
+        evaluators=_evaluators(given.evaluate, dataset, clients, tests),
+        pretrain=0 if given.server is None else given.server.pretrain,
+        select=given.select,
+        checkpoint_every=given.checkpoint.every,
+        checkpoint_keep=given.checkpoint.keep,
+        engine=_section(file, "engine", CompiledEngine, given.engine),
+        storage=_section(file, "storage", Storage, given.storage),
         methods=methods,
     )
-    if outlined.evaluate.every > made.rounds:
+    if given.evaluate.every > made.rounds:
         raise file.error(
             ("evaluate", "every"),
-            f"`every` is {outlined.evaluate.every} with {made.rounds} rounds, so nothing would be "
+            f"`every` is {given.evaluate.every} with {made.rounds} rounds, so nothing would be "
             f"measured; give at most {made.rounds}.",
         )
     measured = _try_out(made)
-    return dataclasses.replace(made, metric=_metric(file, outlined.metric, measured))
+    return dataclasses.replace(made, metric=_metric(file, given.metric, measured))
 
 
 def _section(file: ExperimentFile, name: str, make: Any, given: Any) -> Any:
     if given is None:
         return None
-    try:
+    with located(file, (name,)):
         return make(**given.model_dump())
-    except HoldfastError as error:
-        raise file.error((name,), str(error)) from None
 
 
 def _seeds(file: ExperimentFile, seeds: int | list[int]) -> tuple[int, ...]:
@@ -179,11 +176,11 @@ def _seeds(file: ExperimentFile, seeds: int | list[int]) -> tuple[int, ...]:
     return chosen
 
 
-def _methods(file: ExperimentFile, outlined: Any, server_data: Any) -> tuple[Method, ...]:
-    names = [t["name"] for t in outlined.algorithm]
+def _methods(file: ExperimentFile, given: FileSchema, server_data: Any) -> tuple[Method, ...]:
+    names = [t["name"] for t in given.algorithm]
     methods = [
-        _method(point, outlined, server_data, repeated=names.count(point.table["name"]) > 1)
-        for point in sweep.points(file, outlined.sweep, outlined.algorithm)
+        _method(point, given, server_data, repeated=names.count(point.table["name"]) > 1)
+        for point in sweep.points(file, given.sweep, given.algorithm)
     ]
     folders = [m.folder for m in methods]
     for i, method in enumerate(methods):
@@ -194,18 +191,17 @@ def _methods(file: ExperimentFile, outlined: Any, server_data: Any) -> tuple[Met
     return tuple(methods)
 
 
-def _method(point: sweep.Point, outlined: Any, server_data: Any, repeated: bool) -> Method:
+def _method(point: sweep.Point, given: FileSchema, server_data: Any, repeated: bool) -> Method:
     file, at, table = point.file, point.at, point.table
-    with placed(file, ("local",)):
-        shared = make_local(file, ("local",), point.local)
+    shared = make_local(file, ("local",), point.local)
     algorithm = make(file, at, "algorithm", table)
     if not isinstance(algorithm, Algorithm):
         raise file.error(
             at, f"`{table['name']}` made a {type(algorithm).__name__}, no hf.Algorithm."
         )
     if "wire" in table:
-        wire = make(file, (*at, "wire"), "wire", schema._a_table(table["wire"]))
-        with placed(file, (*at, "wire")):
+        wire = make(file, (*at, "wire"), "wire", schema.as_table(table["wire"]))
+        with located(file, at):
             algorithm = dataclasses.replace(algorithm, wire=wire)
     own = table.get("local") or {}
     where = (*at, "local") if own else ("local",)
@@ -214,7 +210,7 @@ def _method(point: sweep.Point, outlined: Any, server_data: Any, repeated: bool)
         label=f"{of} {label(point.values)}" if point.values else of,
         algorithm=algorithm,
         local=make_local(file, where, _over(point.local, own)),
-        server=make_server(file, outlined, server_data, shared),
+        server=make_server(file, given, server_data, shared),
         of=of,
         point=point,
     )
@@ -255,43 +251,30 @@ def _evaluators(
     return tuple(chosen)
 
 
-# Where in the file to look, by how a message of the library begins or what it speaks of.
-_SPOKEN_OF = (
-    (r"^cohort", ("cohort",)),
-    (r"^(data|labels|x:|y:)", ("data",)),
-    (r"^Local|learning_rate", ("local",)),
-    (r"^(simulate: the model|the model)", ("model",)),
-    (r"^evaluate", ("data",)),
-    (r"^Server", ("server",)),
-    (r"clients has data|^partition", ("partition",)),
-)
-
-
-def _try_out(made: Plan) -> list[str]:
+def _try_out(made: Study) -> list[str]:
     """Put every method together once, so that nothing is refused after the first has run."""
     measured: list[str] = []
     for method in made.methods:
         try:
             experiment = checked(Experiment(**made.arguments(method, made.seeds[0])))
         except HoldfastError as error:
-            raise _blame(method, str(error)) from None
+            raise method.point.file.error(_location(method, error.about), str(error)) from None
         if not measured:
             batch = tree.map(lambda a: a[:1], made.dataset.test)
             measured = list(jax.eval_shape(made.model.measure, experiment.params, batch))
     return measured
 
 
-def _blame(method: Method, message: str) -> ExperimentFileError:
-    file = method.point.file
-    if "simulate(server=" in message:
-        message = re.sub(r"give simulate\(server=.*\)", "add [server] with examples = 500", message)
-    for swept in method.point.changed:
-        if speaks_of(message, str(swept[-1])):
-            return file.error(swept, message)
-    for pattern, section in _SPOKEN_OF:
-        if re.search(pattern, message) and section in file.lines:
-            return file.error(key_named(file, section, message), message)
-    return file.error(method.at, message)
+def _location(method: Method, about: About) -> KeyPath:
+    """Where the file has what an error of a run is about; the method itself if it has it nowhere."""
+    values, own = method.point.file.values, method.point.table.get("local") or {}
+    if about[:2] == ("server", "local") and "local" not in values.get("server", {}):
+        about = about[1:]  # the server trains as clients do
+    if about[:1] == ("algorithm",):
+        return (*method.at, *about[1:])
+    if about[:1] == ("local",) and own.keys() & set(about[1:]):
+        return (*method.at, *about)
+    return about if about and about[0] in values else method.at
 
 
 _PREFIXES = {

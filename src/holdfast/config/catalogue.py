@@ -103,7 +103,7 @@ def settings(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return {n: p for n, p in parameters.items() if n not in _GIVEN and p.kind not in variadic}
 
 
-_PLACES = {
+_MODULES = {
     "data": "hf.data",
     "partition": "hf.data.partition",
     "compressor": "hf.wires",
@@ -135,7 +135,7 @@ class Page:
             str(p.replace(annotation=inspect.Parameter.empty))
             for p in inspect.signature(function).parameters.values()
         )
-        return f"{_PLACES.get(self.kind, f'hf.{self.kind}s')}.{self.name}({arguments})"
+        return f"{_MODULES.get(self.kind, f'hf.{self.kind}s')}.{self.name}({arguments})"
 
 
 _HEADINGS = ("Travels", "Args", "Reduces to", "Example", "Reference")

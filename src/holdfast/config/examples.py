@@ -23,7 +23,7 @@ def text(name: str) -> str:
     return (resources.files("holdfast.config") / "templates" / f"{name}.toml").read_text("utf-8")
 
 
-_PLACES = {
+_LOCATIONS = {
     "algorithm": "[[algorithm]]",
     "compressor": "compressor = ",
     "wire": "wire = ",
@@ -55,7 +55,7 @@ def entry(kind: str, name: str) -> str:
     function = catalogue.KINDS[kind][name]
     types_of = schema.hints(function)
     required = {
-        n: _value(kind, n, types_of.get(n, Any))
+        n: _value(kind, n, types_of[n])
         for n, p in catalogue.settings(function).items()
         if p.default is p.empty and n not in schema.FROM_DATA
     }
@@ -63,16 +63,17 @@ def entry(kind: str, name: str) -> str:
         required.pop("learning_rate", None)  # that of [local]
     key = "schedule" if kind == "schedule" else "name"
     values = {key: f'"{name}"', **required, **_CHOICES.get(name, {})}
-    place = _PLACES.get(kind, f"[{kind}]")
-    if place.endswith("= "):
+    location = _LOCATIONS.get(kind, f"[{kind}]")
+    if location.endswith("= "):
         inside = ", ".join(f"{n} = {v}" for n, v in values.items())
-        return f"{place}{{ {inside} }}"
-    return "\n".join([place, *(f"{n} = {v}" for n, v in values.items())])
+        return f"{location}{{ {inside} }}"
+    return "\n".join([location, *(f"{n} = {v}" for n, v in values.items())])
 
 
 def is_number(algorithm: str, argument: str) -> bool:
     """Whether a method's argument is a hyper-parameter: a number, a schedule or one per client."""
-    return schema.hints(catalogue.KINDS["algorithm"][algorithm]).get(argument) is Any
+    hints = schema.hints(catalogue.KINDS["algorithm"][algorithm])
+    return argument in hints and schema.is_hyper(hints[argument])
 
 
 def _value(kind: str, name: str, hint: Any) -> str:

@@ -34,16 +34,20 @@ class ExperimentFile:
     changed: dict[KeyPath, str]  # what the command line set, as it was typed
 
     def error(self, at: KeyPath, message: str) -> ExperimentFileError:
-        """A message that begins with the place and ends with the lines around it."""
-        given = self.changed.get(at) or next(
-            (typed for key, typed in self.changed.items() if key[: len(at)] == at and at), None
-        )
-        if given:
-            return ExperimentFileError(f"--set {given}: {message}")
+        """A message that begins with the line and ends with the lines around it."""
+        typed = self._typed(at)
+        if typed:
+            return ExperimentFileError(f"--set {typed}: {message}")
         line = self.line_of(at)
         if line is None:
             return ExperimentFileError(f"{self.path}: {message}")
         return ExperimentFileError(f"{self.path}, line {line}: {message}\n{self.around(line)}")
+
+    def _typed(self, at: KeyPath) -> str | None:
+        """What the command line set there: the value, a table around it, or something in it."""
+        around = [self.changed[at[:n]] for n in range(len(at), 0, -1) if at[:n] in self.changed]
+        inside = [typed for key, typed in self.changed.items() if at and key[: len(at)] == at]
+        return next(iter(around + inside), None)
 
     def line_of(self, at: KeyPath) -> int | None:
         """The line of a key, or of the nearest table around it; None for the file as a whole."""
@@ -100,8 +104,8 @@ def _missing(path: Path) -> str:
 
 
 def _syntax_error(file: ExperimentFile, error: tomllib.TOMLDecodeError) -> ExperimentFileError:
-    what, _, place = str(error).partition(" (at ")
-    number = re.match(r"line (\d+)", place)
+    what, _, location = str(error).partition(" (at ")
+    number = re.match(r"line (\d+)", location)
     line = int(number[1]) if number else len(file.text.splitlines())
     hint = "text needs quotes, lists need brackets, a table begins with [name]."
     return ExperimentFileError(

@@ -1,9 +1,8 @@
-"""Make what a table of the file names, with messages that say where it stands."""
+"""Make what a table of the file names, with messages that name its line."""
 
 import contextlib
 import dataclasses
 import functools
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,26 +20,28 @@ def make(
     table: dict[str, Any],
     known: dict[str, Any] | None = None,
     first: tuple[Any, ...] = (),
+    by_step_size: bool = False,
 ) -> Any:
-    """What a table names, made with its other keys as arguments."""
+    """What a table names, made with its other keys as arguments.
+
+    An optimiser `by_step_size` is not made yet: `Local` gives it the step size.
+    """
     function, checked = named(file, at, kind, table)
-    given = {n: v for n, v in checked.model_dump(exclude_unset=True).items() if n != "name"}
-    given = {n: v for n, v in given.items() if n in catalogue.settings(function)}
+    wanted, hints = catalogue.settings(function), schema.hints(function)
+    given = {n: v for n, v in checked.model_dump(exclude_unset=True).items() if n in wanted}
     for name, value in (known or {}).items():
-        if name in catalogue.settings(function) and value is not None:
+        if name in wanted and value is not None:
             given.setdefault(name, value)
-    by_local = kind == "optimizer" and at[-1] == "optimizer"  # Local gives it the step size
     missing = [
         n
-        for n, p in catalogue.settings(function).items()
-        if p.default is p.empty and n not in given and not (by_local and n == "learning_rate")
+        for n, p in wanted.items()
+        if p.default is p.empty and n not in given and not (by_step_size and n == "learning_rate")
     ]
     if missing:
         raise file.error(at, f"`{missing[0]}` is missing in [{at[0]}]; add {missing[0]} = ...")
-    arguments = {n: convert(file, (*at, n), n, v) for n, v in given.items()}
-    arguments = {n: _per_client(function, n, v) for n, v in arguments.items()}
-    with placed(file, at):
-        if by_local:
+    arguments = {n: convert(file, (*at, n), hints[n], v) for n, v in given.items()}
+    with located(file, at):
+        if by_step_size:
             return functools.partial(function, **arguments) if arguments else function
         return function(*first, **arguments)
 
@@ -49,38 +50,45 @@ def named(
     file: ExperimentFile, at: KeyPath, kind: str, table: dict[str, Any]
 ) -> tuple[Callable[..., Any], Any]:
     """The function a table names, and the table checked against its arguments."""
-    with placed(file, (*at, "name") if (*at, "name") in file.lines else at):
+    with located(file, (*at, "name")):
         function = catalogue.find(kind, table["name"])
-    return function, schema.check(
-        file, at, schema.arguments(function, schema.ALSO.get(kind)), table
-    )
+        arguments = schema.arguments(function, schema.ALSO.get(kind))
+    return function, schema.check(file, at, arguments, table)
 
 
 def make_local(file: ExperimentFile, at: KeyPath, table: dict[str, Any]) -> Local:
     """Local training from its table."""
     checked = schema.check(file, at, schema.arguments(Local), {"name": "", **table})
-    given = checked.model_dump(exclude_unset=True)
-    settings = {n: convert(file, (*at, n), n, v) for n, v in given.items() if n != "name"}
-    with placed(file, at):
+    given = checked.model_dump(exclude_unset=True, exclude={"name"})
+    hints = schema.hints(Local)
+    settings = {n: convert(file, (*at, n), hints[n], v) for n, v in given.items()}
+    with located(file, at):
         return Local(**settings)
 
 
-def convert(file: ExperimentFile, at: KeyPath, name: str, value: Any) -> Any:
-    """A value of the file as the function wants it: schedules, masks and nested tables."""
-    if name in schema.NESTED:
-        return make(file, at, schema.NESTED[name], value)
-    if name in schema.MASKS:
+def convert(file: ExperimentFile, at: KeyPath, hint: Any, value: Any) -> Any:
+    """A value of the file as its type wants it: nested tables, masks, schedules, one per client."""
+    kind = schema.nested(hint)
+    if kind:
+        return make(file, at, kind, value, by_step_size=schema.makes_optimizer(hint))
+    if schema.is_mask(hint):
         return Begins(tuple(value))
-    if isinstance(value, dict) and "schedule" in value:
-        rest = {n: v for n, v in value.items() if n != "schedule"}
-        return make(file, at, "schedule", {"name": value["schedule"], **rest})
+    if schema.is_hyper(hint):
+        return _hyper(file, at, value)
+    if isinstance(value, list | tuple):
+        types_of = schema.entries(hint, len(value))
+        return type(value)(
+            convert(file, (*at, i), inside, v)
+            for i, (inside, v) in enumerate(zip(types_of, value, strict=True))
+        )
     return value
 
 
-def _per_client(function: Any, name: str, value: Any) -> Any:
-    """A list where a number is wanted has one value for each client."""
-    wanted = schema.hints(function).get(name, Any) is Any
-    return PerClient(value) if wanted and isinstance(value, list) else value
+def _hyper(file: ExperimentFile, at: KeyPath, value: Any) -> Any:
+    if schema.is_schedule(value):
+        rest = {n: v for n, v in value.items() if n != "schedule"}
+        return make(file, at, "schedule", {"name": value["schedule"], **rest})
+    return PerClient(value) if isinstance(value, list) else value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,34 +105,11 @@ class Begins:
 
 
 @contextlib.contextmanager
-def placed(file: ExperimentFile, at: KeyPath) -> Iterator[None]:
-    """Give a message of the library its line in the file."""
+def located(file: ExperimentFile, at: KeyPath) -> Iterator[None]:
+    """Give a message of the library its line: that of what it is about in the table `at`."""
     try:
         yield
     except ExperimentFileError:
         raise
     except HoldfastError as error:
-        raise file.error(key_named(file, at, str(error)), str(error)) from None
-
-
-def key_named(file: ExperimentFile, at: KeyPath, message: str) -> KeyPath:
-    """The key of this table that a message speaks of, by name or else by value."""
-    inside = [key for key in file.lines if key[:-1] == at]
-    table = _at(file.values, at)
-    for words in (lambda key: key[-1], lambda key: table.get(key[-1])):
-        for key in inside:
-            word = words(key)
-            if isinstance(word, str | int | float) and speaks_of(message, str(word)):
-                return key
-    return at
-
-
-def speaks_of(message: str, word: str) -> bool:
-    """Whether a message has this word in it, whole."""
-    return bool(word) and re.search(rf"(?<![\w.]){re.escape(word)}(?![\w.])", message) is not None
-
-
-def _at(values: Any, at: KeyPath) -> dict[str, Any]:
-    for key in at:
-        values = values[key] if isinstance(key, int) else values.get(key, {})
-    return values if isinstance(values, dict) else {}
+        raise file.error((*at, *error.about), str(error)) from None

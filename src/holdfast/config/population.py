@@ -8,7 +8,8 @@ from jax import tree
 
 from holdfast.config import catalogue, schema
 from holdfast.config.file import ExperimentFile, KeyPath
-from holdfast.config.making import make, make_local, placed
+from holdfast.config.making import located, make, make_local
+from holdfast.config.schema import FileSchema
 from holdfast.core.local import Local
 from holdfast.data import Clients, Dataset, Examples
 from holdfast.data.held_out import matched_test
@@ -67,11 +68,12 @@ def make_model(file: ExperimentFile, table: dict[str, Any], dataset: Dataset) ->
 
 
 def population(
-    file: ExperimentFile, outlined: Any, dataset: Dataset
+    file: ExperimentFile, sections: FileSchema, dataset: Dataset
 ) -> tuple[Any, Clients, Clients]:
     """What the server has, the clients, and test examples for each of them."""
-    section, n = outlined.server, len(dataset.train.y)
+    section: Any = sections.server
     source: Any = None
+    n = len(dataset.train.y)
     if section is not None:
         _check_server(file, section, n)
         if section.examples is not None or section.share is not None:
@@ -83,7 +85,7 @@ def population(
             source = load_dataset(file, ("server", "data"), section.data).train
         elif section.loss is not None:
             source = make(file, ("server", "loss"), "loss", section.loss)
-    clients, tests = _split(file, outlined.partition, dataset)
+    clients, tests = _split(file, sections.partition, dataset)
     if section is not None and section.clients is not None:
         source = _sent_by_clients(file, section, clients)
     return source, clients, tests
@@ -94,7 +96,7 @@ def _split(
 ) -> tuple[Clients, Clients]:
     max_examples = table.get("max_examples")
     if catalogue.KINDS["partition"].get(table["name"]) is natural:
-        with placed(file, ("partition",)):
+        with located(file, ("partition", "name")):
             clients, tests = dataset.natural()
     else:
         clients = make(file, ("partition",), "partition", table, first=(dataset.train,))
@@ -139,11 +141,14 @@ def _sent_by_clients(file: ExperimentFile, section: Any, clients: Clients) -> Ex
     return _take(clients.examples, np.concatenate(rows))
 
 
-def make_server(file: ExperimentFile, outlined: Any, source: Any, local: Local) -> Server | None:
+def make_server(
+    file: ExperimentFile, sections: FileSchema, source: Any, local: Local
+) -> Server | None:
     """What the server has and how it trains: as clients do, unless the file says otherwise."""
-    if source is None:
+    section = sections.server
+    if source is None or section is None:
         return None
-    own = outlined.server.local
-    with placed(file, ("server",)):
+    with located(file, ("server",)):
+        own = section.local
         how = local if own is None else make_local(file, ("server", "local"), own)
-        return Server(source, how, gradient_batch_size=outlined.server.gradient_batch_size)
+        return Server(source, how, gradient_batch_size=section.gradient_batch_size)

@@ -1,4 +1,4 @@
-"""What an experiment file may contain. The arguments of a name are those of its function."""
+"""What an experiment file may contain: the arguments of a name are those of its function, by type."""
 
 import collections.abc
 import functools
@@ -9,31 +9,51 @@ import typing
 from collections.abc import Callable
 from typing import Annotated, Any, Union, get_args, get_origin
 
+import optax
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field, Strict, StrictBool, StrictInt, StrictStr
 
 from holdfast.config.catalogue import settings
 from holdfast.config.file import ExperimentFile, ExperimentFileError, KeyPath
-from holdfast.errors import did_you_mean
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.hyper import Hyper
+from holdfast.core.wire import Wire
+from holdfast.errors import HoldfastError, right_name
+from holdfast.solvers import Solver
+from holdfast.wires import Compressor
 
 StrictNumber = Annotated[float, Strict()]
 Count = Annotated[int, Strict(), Field(ge=1)]
 Share = Annotated[float, Strict(), Field(gt=0, lt=1)]
+_A_SCHEDULE = '{ schedule = "exponential", value = 0.1, decay = 0.998 }'
+
+
+def is_schedule(value: Any) -> bool:
+    """Whether a table of the file is a schedule over rounds."""
+    return isinstance(value, dict) and "schedule" in value
 
 
 def _a_number(value: Any) -> Any:
     """A number, one per client, or a schedule over rounds."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     numbers = isinstance(value, list) and all(isinstance(v, int | float) for v in value)
-    if number or numbers or (isinstance(value, dict) and "schedule" in value):
+    if number or numbers or is_schedule(value):
         return value
     raise ValueError(
         "expected a number, a list with one number per client, or a schedule over rounds such as "
-        '{ schedule = "exponential", value = 0.1, decay = 0.998 }'
+        f"{_A_SCHEDULE}"
     )
 
 
-def _a_table(value: Any) -> Any:
+def _a_setting_of_optax(value: Any) -> Any:
+    """A number, a switch or a schedule; an optimiser is the same for all clients."""
+    if isinstance(value, int | float) or is_schedule(value):
+        return value
+    raise ValueError(f"expected a number, true or false, or a schedule such as {_A_SCHEDULE}")
+
+
+def as_table(value: Any) -> Any:
+    """A name alone as the table it stands for."""
     if isinstance(value, str):
         return {"name": value}
     if isinstance(value, dict) and isinstance(value.get("name"), str):
@@ -51,27 +71,20 @@ def _prefixes(value: Any) -> Any:
     )
 
 
-def _a_number_or_switch(value: Any) -> Any:
-    return value if isinstance(value, bool) else _a_number(value)
-
-
 Number = Annotated[Any, pydantic.BeforeValidator(_a_number)]
-OPTAX = Annotated[Any, pydantic.BeforeValidator(_a_number_or_switch)]
-Table = Annotated[Any, pydantic.BeforeValidator(_a_table)]
+OPTAX = Annotated[Any, pydantic.BeforeValidator(_a_setting_of_optax)]
+Table = Annotated[Any, pydantic.BeforeValidator(as_table)]
 Prefixes = Annotated[Any, pydantic.BeforeValidator(_prefixes)]
 
-# Arguments that are tables of their own, and the kind of thing they name.
-NESTED = {
-    "by": "algorithm",
-    "compressor": "compressor",
-    "inner": "wire",
-    "wire": "wire",
-    "solver": "solver",
-    "optimizer": "optimizer",
-    "server_optimizer": "optimizer",
-    "merge_optimizer": "optimizer",
+# Types whose values are tables of their own, and the kind of thing that such a table names.
+NESTED: dict[type, str] = {
+    Algorithm: "algorithm",
+    Compressor: "compressor",
+    Wire: "wire",
+    Solver: "solver",
+    optax.GradientTransformation: "optimizer",
 }
-MASKS = ("mask", "momentum_on")
+_LISTS = (list, tuple, collections.abc.Sequence)
 FROM_DATA = ("classes", "vocabulary")  # known from the data set unless given
 _SECTION = ConfigDict(extra="forbid")
 
@@ -127,7 +140,7 @@ class ServerSection(BaseModel):
     local: dict[str, Any] | None = None
 
 
-class Outline(BaseModel):
+class FileSchema(BaseModel):
     """The file as a whole; sections that name something are checked by what they name."""
 
     model_config = _SECTION
@@ -188,11 +201,53 @@ ALSO: dict[str, type[BaseModel]] = {
 
 
 def hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The types of a function's arguments; optax's are numbers, schedules and switches."""
+    """The type of every argument; one without is a hyper-parameter, optax's are also switches."""
     if function.__module__.startswith("optax"):
         return dict.fromkeys(settings(function), OPTAX)
     plain: Any = function.__init__ if inspect.isclass(function) else inspect.unwrap(function)
-    return typing.get_type_hints(plain)
+    found = typing.get_type_hints(plain, include_extras=True)
+    return {name: found.get(name, Hyper) for name in settings(function)}
+
+
+def options(hint: Any) -> tuple[Any, ...]:
+    """What a type allows besides None."""
+    several = get_origin(hint) in (Union, types.UnionType)
+    return tuple(h for h in get_args(hint) if h is not type(None)) if several else (hint,)
+
+
+def is_hyper(hint: Any) -> bool:
+    """Whether a number, one for each client or a schedule over rounds is wanted."""
+    return any(option in (Hyper, Any, OPTAX) for option in options(hint))
+
+
+def is_mask(hint: Any) -> bool:
+    """Whether a choice of parameters by their names is wanted."""
+    return any(_is_function(option, (str,), bool) for option in options(hint))
+
+
+def nested(hint: Any) -> str | None:
+    """The kind of thing that a table names where this type is wanted; None if it is no table."""
+    wanted = [optax.GradientTransformation if makes_optimizer(h) else h for h in options(hint)]
+    classes = [option for option in wanted if inspect.isclass(option)]
+    return next((NESTED[k] for k in NESTED if any(issubclass(c, k) for c in classes)), None)
+
+
+def makes_optimizer(hint: Any) -> bool:
+    """Whether a function from a step size to an optimiser is wanted, not the optimiser itself."""
+    return any(_is_function(h, None, optax.GradientTransformation) for h in options(hint))
+
+
+def entries(hint: Any, count: int) -> tuple[Any, ...]:
+    """The types of what is in a list or tuple of so many entries."""
+    inside = next((get_args(h) for h in options(hint) if get_origin(h) in _LISTS), (None,))
+    return inside if len(inside) == count and Ellipsis not in inside else (inside[0],) * count
+
+
+def _is_function(hint: Any, taking: tuple[Any, ...] | None, returning: Any) -> bool:
+    if get_origin(hint) is not collections.abc.Callable:
+        return False
+    given, result = get_args(hint)
+    return result is returning and (taking is None or given == list(taking))
 
 
 @functools.lru_cache(maxsize=256)
@@ -202,8 +257,16 @@ def arguments(function: Callable[..., Any], also: type[BaseModel] | None = None)
     fields: dict[str, Any] = {"name": (StrictStr, ...)}
     for name, parameter in settings(function).items():
         required = parameter.default is parameter.empty and name not in FROM_DATA
-        required = required and types_of.get(name) is not OPTAX  # `make` knows who gives it
-        kind = _kind(name, types_of.get(name, Any))
+        required = required and types_of[name] is not OPTAX  # `make` knows who gives it
+        kind = _kind(types_of[name])
+        if kind is None and required:
+            wanted = getattr(types_of[name], "__name__", types_of[name])
+            raise HoldfastError(
+                f"its argument `{name}` is a {wanted}, which a file cannot give; name a function "
+                f"without it."
+            )
+        if kind is None:
+            continue
         # Defaults stay with the function: what is not in the file is not passed.
         fields[name] = (kind, ...) if required else (kind | None, None)
     base = also or BaseModel
@@ -213,28 +276,36 @@ def arguments(function: Callable[..., Any], also: type[BaseModel] | None = None)
     return made
 
 
-def _kind(name: str, hint: Any) -> Any:
-    if name in NESTED:
+def _kind(hint: Any) -> Any:
+    """What a file may give for a type; None if it is nothing that a file can write."""
+    if nested(hint):
         return Table
-    if name in MASKS:
+    if is_mask(hint):
         return Prefixes
-    if hint is Any:
-        return Number
     if hint is OPTAX:
         return OPTAX
+    if hint in (Any, Hyper):
+        return Number
     origin, inside = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        kinds = [_kind(name, h) for h in inside if h is not type(None)]
-        kinds = list(dict.fromkeys(kinds))
-        return kinds[0] if len(kinds) == 1 else Union[tuple(kinds)]  # noqa: UP007 - built from a list
-    if origin in (list, collections.abc.Sequence):
-        return list[_kind(name, inside[0])]  # type: ignore[misc]
-    if origin is tuple:
-        return tuple[tuple(i if i is Ellipsis else _kind(name, i) for i in inside)]  # type: ignore[misc]
-    if origin in (os.PathLike, type(os.PathLike)) or hint is os.PathLike:
+        kinds = list(dict.fromkeys(filter(None, map(_kind, options(hint)))))
+        return Union[tuple(kinds)] if kinds else None  # noqa: UP007 - built from a list
+    if origin in _LISTS:
+        kinds = [i if i is Ellipsis else _kind(i) for i in inside]
+        return None if None in kinds else (tuple if origin is tuple else list)[tuple(kinds)]
+    if origin is os.PathLike or hint is os.PathLike:
         return StrictStr
     plain = {int: StrictInt, float: StrictNumber, bool: StrictBool, str: StrictStr}
-    return plain.get(hint, hint)
+    return plain.get(hint) or (hint if _is_plain(hint) else None)
+
+
+def _is_plain(hint: Any) -> bool:
+    """Whether text of a file can become a value of this type; an array, say, cannot."""
+    try:
+        pydantic.TypeAdapter(hint)
+    except pydantic.errors.PydanticSchemaGenerationError:
+        return False
+    return True
 
 
 def check(file: ExperimentFile, at: KeyPath, schema: type[BaseModel], table: Any) -> BaseModel:
@@ -280,24 +351,24 @@ def _explain(
     file: ExperimentFile, at: KeyPath, schema: type[BaseModel], problem: Any
 ) -> ExperimentFileError:
     known = set(schema.model_fields)
-    # Members of a union leave their names in the place of a mistake.
+    # Members of a union leave their names in the path of a mistake.
     inside = tuple(k for k in problem["loc"] if isinstance(k, int) or _is_key(k))
-    place = (*at, *inside)
+    location = (*at, *inside)
     key, where = str(inside[-1]) if inside else "", _section(at, inside)
     given = _show(problem["input"])
     if problem["type"] == "extra_forbidden":
         if len(inside) > 1:
             field: Any = schema.model_fields.get(str(inside[0]))
             known = set(getattr(_model_of(field), "model_fields", known))
-        return file.error(place, f"unknown key `{key}`{where}; {did_you_mean(key, sorted(known))}")
+        return file.error(location, f"unknown key `{key}`{where}; {right_name(key, sorted(known))}")
     if problem["type"] == "missing":
-        return file.error(place[:-1], f"`{key}` is missing{where}; {_example(key)}")
+        return file.error(location[:-1], f"`{key}` is missing{where}; {_example(key)}")
     if problem["type"] == "value_error":
         why = str(problem["ctx"]["error"])
-        return file.error(place, f"`{key}` is {given}{where}; {why}.")
+        return file.error(location, f"`{key}` is {given}{where}; {why}.")
     expected = _EXPECTED.get(problem["type"], problem["msg"])
     expected = expected.format(**problem.get("ctx", {}))
-    return file.error(place, f"`{key}` is {given}{where}; expected {expected}.")
+    return file.error(location, f"`{key}` is {given}{where}; expected {expected}.")
 
 
 def _is_key(word: str) -> bool:

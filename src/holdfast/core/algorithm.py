@@ -9,7 +9,7 @@ from holdfast.core.rule import Need, Rule, parts_of
 from holdfast.core.struct import Struct, static
 from holdfast.core.wire import Wire
 from holdfast.data.clients import Clients
-from holdfast.errors import HoldfastError, did_you_mean
+from holdfast.errors import About, HoldfastError, did_you_mean
 from holdfast.trees import Tree, paths
 
 Weighting = Literal["examples", "uniform", "processed"]
@@ -36,17 +36,21 @@ class Algorithm(Struct):
     def __post_init__(self) -> None:
         if self.weighting not in get_args(Weighting):
             hint = did_you_mean(str(self.weighting), get_args(Weighting))
-            raise HoldfastError(f"{self.name}: unknown weighting `{self.weighting}`; {hint}")
+            raise HoldfastError(
+                f"{self.name}: unknown weighting `{self.weighting}`; {hint}", about=("weighting",)
+            )
         for given, kind in ((self.rule, Rule), (self.wire, Wire)):
             if not isinstance(given, kind):
                 raise HoldfastError(
                     f"{self.name}: {given!r} is a {type(given).__name__}; give a {kind.__name__}, such as "
-                    f"hf.rules.Dynamic(alpha=0.1) or hf.Wire()."
+                    f"hf.rules.Dynamic(alpha=0.1) or hf.Wire().",
+                    about=("rule",) if kind is Rule else ("wire",),
                 )
         if not self.wire.lossless:
             self._refuse(
                 Need.LOSSLESS_WIRE,
                 f"the wire {type(self.wire).__name__} changes them; use hf.Wire()",
+                about=("wire",),
             )
 
         if not self.wire.hears_each:
@@ -58,19 +62,22 @@ class Algorithm(Struct):
         if not self.rule.traits.hears_uploads:
             raise HoldfastError(
                 f"{self.name}: {type(self.rule).__name__} hears every reply, and the wire {wire} "
-                f"tells the server only their mean; use hf.Uploaded(rule), which sends what it hears."
+                f"tells the server only their mean; use hf.Uploaded(rule), which sends what it hears.",
+                about=("wire",),
             )
         if self.weighting != "uniform":
             raise HoldfastError(
                 f"{self.name}: weighting is {self.weighting!r}, and the wire {wire} keeps one mean of "
-                f"all clients; use weighting='uniform'."
+                f"all clients; use weighting='uniform'.",
+                about=("wire",),
             )
 
-    def _refuse(self, need: Need, because: str) -> None:
+    def _refuse(self, need: Need, because: str, about: About) -> None:
         for part in parts_of(self.rule):
             if need in part.needs:
                 raise HoldfastError(
-                    f"{self.name}: {type(part).__name__} needs {need.value}, but {because}."
+                    f"{self.name}: {type(part).__name__} needs {need.value}, but {because}.",
+                    about=about,
                 )
 
     def check_wire(self, payload: Tree, clients: int, everyone: bool) -> None:
@@ -84,14 +91,16 @@ class Algorithm(Struct):
                 raise HoldfastError(
                     f"{self.name}: {type(restless[0]).__name__} needs {Need.CALM_WIRE.value}, but the "
                     f"noise of the wire {wire} is {noise:.3g}: its control variates would grow without "
-                    f"bound; give damping={0.5 / (1 + noise):.2g} or less, or compress less."
+                    f"bound; give damping={0.5 / (1 + noise):.2g} or less, or compress less.",
+                    about=("algorithm", "wire"),
                 )
         if self.needs_everyone and not everyone:
             remembering = next(p for p in parts_of(self.rule) if p.traits.remembers and _single(p))
             raise HoldfastError(
                 f"{self.name}: {type(remembering).__name__} keeps client states that the server's must "
                 f"agree with, and the wire {wire} tells it only a mean over everybody; let everyone "
-                f"take part, or use hf.wires.Compressed or ErrorFeedback."
+                f"take part, or use hf.wires.Compressed or ErrorFeedback.",
+                about=("algorithm", "wire"),
             )
 
     @property
@@ -104,22 +113,32 @@ class Algorithm(Struct):
         if server_local is None:
             self._refuse(
                 Need.SERVER_DATA,
-                "the run has none; give simulate(server=hf.Server(data_or_loss, local=...))",
+                "the run has none; give simulate(server=hf.Server(data_or_loss, local=...)), or in an "
+                "experiment file [server] with examples = 500",
+                about=("server",),
             )
         elif server_local.momentum is not None or server_local.optimizer is not None:
             self._refuse(
                 Need.PLAIN_SERVER_STEPS,
                 "the server's Local has momentum or an optimiser; remove it",
+                about=(
+                    "server",
+                    "local",
+                    "optimizer" if server_local.momentum is None else "momentum",
+                ),
             )
         plain = self.rule.traits.plain_leaves(params)
         if any(plain) and local.optimizer is not None:
-            self._refuse(Need.PLAIN_STEPS, "Local has an optimizer; remove it")
+            self._refuse(
+                Need.PLAIN_STEPS, "Local has an optimizer; remove it", about=("local", "optimizer")
+            )
         momentum = local.at(0, params).momentum
         for name, wanted, m in zip(paths(params), plain, momentum, strict=True):
             if wanted and m is not None:
                 raise HoldfastError(
                     f"{self.name}: needs {Need.PLAIN_STEPS.value}, but Local has momentum on `{name}`; "
-                    f"set momentum=None, or keep it off this leaf with momentum_on."
+                    f"set momentum=None, or keep it off this leaf with momentum_on.",
+                    about=("local", "momentum"),
                 )
 
 

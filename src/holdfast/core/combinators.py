@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from jax import tree
 
+from holdfast.core.hyper import Hyper
 from holdfast.core.rule import (
     MOMENTS,
     ClientView,
@@ -212,7 +213,7 @@ class ServerTurn(Wrapper):
     Reduces to: the inner rule at `gamma=0`.
     """
 
-    gamma: Any
+    gamma: Hyper
 
     @property
     def needs(self) -> frozenset[Need]:  # type: ignore[override]

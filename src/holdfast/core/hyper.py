@@ -6,8 +6,9 @@ Rules never see either: schedules become numbers before the round, `PerClient` b
 import functools
 import numbers
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -16,7 +17,8 @@ from jax import tree
 from holdfast.core.struct import Struct
 from holdfast.errors import HoldfastError
 
-Schedule: TypeAlias = Callable[[int], Any]  # round -> number; every optax schedule is one
+# From the round to a number; every optax schedule is one.
+Schedule: TypeAlias = Callable[[int], Any]
 
 
 class PerClient(Struct):
@@ -32,6 +34,12 @@ class PerClient(Struct):
     """
 
     values: Any
+
+
+# What a hyper-parameter may be given as; numbers of numpy and JAX are floats here. To mypy it is Any,
+# for rules compute with the number that it has become, and a union would need a cast in every formula.
+# The union stays readable at run time: experiment files take what it says (config/schema.py).
+Hyper: TypeAlias = Annotated[Any, float | Schedule | PerClient]
 
 
 def _is_per_client(leaf: Any) -> bool:
@@ -89,12 +97,19 @@ def of_client(thing: Any, client: Any, dtype: Any) -> Any:
 
 def check_population(thing: Any, clients: int, owner: str) -> None:
     """Refuse a `PerClient` of another length than the population."""
-    for leaf in tree.leaves(thing, is_leaf=_is_per_client):
+    for path, leaf in jax.tree_util.tree_flatten_with_path(thing, is_leaf=_is_per_client)[0]:
         if _is_per_client(leaf) and len(leaf.values) != clients:
             raise HoldfastError(
                 f"{owner}: a PerClient has {len(leaf.values)} values for {clients} clients; "
-                f"give one value per client."
+                f"give one value per client.",
+                about=("algorithm", *_argument(path)),
             )
+
+
+def _argument(path: Any) -> tuple[str, ...]:
+    """The argument of an algorithm that a hyper-parameter came from: its name, after that of the wire."""
+    names = [str(getattr(key, "name", getattr(key, "key", ""))) for key in path]
+    return tuple(names) if names[:1] == ["wire"] else tuple(names[-1:])
 
 
 def constant(value: float) -> Schedule:

@@ -1,18 +1,23 @@
 """Local training: what a client does between receiving the model and replying. One solver for all."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax import lax, tree
 
 from holdfast.core import hyper
 from holdfast.core.debug import position, watch
+from holdfast.core.hyper import Hyper
 from holdfast.core.rule import Tilt, per_leaf
 from holdfast.core.struct import Struct, static
 from holdfast.errors import HoldfastError
 from holdfast.trees import Mask, Number, Tree, flatten, mix, norm, resolve_mask
+
+# From the step size to an optax optimiser: `optax.adam`, `functools.partial(optax.adam, b1=0.8)`.
+OptimizerFactory: TypeAlias = Callable[[Number], optax.GradientTransformation]
 
 
 class Steps(Struct):
@@ -22,7 +27,7 @@ class Steps(Struct):
     clip: Number | None
     weight_decay: Number | None
     momentum: tuple[Number | None, ...]  # one per leaf
-    optimizer: Callable[[Any], Any] | None = static(default=None)
+    optimizer: OptimizerFactory | None = static(default=None)
 
 
 class Local(Struct):
@@ -54,29 +59,35 @@ class Local(Struct):
         5
     """
 
-    learning_rate: Any
+    learning_rate: Hyper
     epochs: int | None = static(default=None)
     steps: int | None = static(default=None)
     batch_size: int | None = static(default=None)
     last_batch: str = static(default="keep")
     shuffle: bool = static(default=True)
-    clip: Any = None
-    weight_decay: Any = None
-    momentum: Any = None
+    clip: Hyper | None = None
+    weight_decay: Hyper | None = None
+    momentum: Hyper | None = None
     momentum_on: Mask | None = static(default=None)
-    optimizer: Callable[[Any], Any] | None = static(default=None)
+    optimizer: OptimizerFactory | None = static(default=None)
 
     def __post_init__(self) -> None:
         if self.epochs is not None and self.steps is not None:
             raise HoldfastError(
-                f"Local: epochs={self.epochs} and steps={self.steps} are both given; give one."
+                f"Local: epochs={self.epochs} and steps={self.steps} are both given; give one.",
+                about=("epochs",),
             )
         for name in ("epochs", "steps", "batch_size"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
-                raise HoldfastError(f"Local: {name}={value!r}; give a whole number of at least 1.")
+                raise HoldfastError(
+                    f"Local: {name}={value!r}; give a whole number of at least 1.", about=(name,)
+                )
         if self.last_batch not in ("keep", "drop"):
-            raise HoldfastError(f"Local: last_batch={self.last_batch!r}; give 'keep' or 'drop'.")
+            raise HoldfastError(
+                f"Local: last_batch={self.last_batch!r}; give 'keep' or 'drop'.",
+                about=("last_batch",),
+            )
         for name, strict in (
             ("learning_rate", True),
             ("clip", True),
@@ -84,12 +95,19 @@ class Local(Struct):
             ("momentum", False),
         ):
             value = getattr(self, name)
+            if isinstance(value, hyper.PerClient):
+                raise HoldfastError(
+                    f"Local: {name} is one value per client, and all clients train alike; give a number "
+                    f"or a schedule over rounds.",
+                    about=(name,),
+                )
             if isinstance(value, int | float) and not (value > 0 if strict else value >= 0):
                 least = "above 0" if strict else "of at least 0"
-                raise HoldfastError(f"Local: {name}={value}; give a number {least}.")
+                raise HoldfastError(f"Local: {name}={value}; give a number {least}.", about=(name,))
         if self.optimizer is not None and self.momentum is not None:
             raise HoldfastError(
-                "Local: momentum and optimizer are both given; give the optimiser its momentum."
+                "Local: momentum and optimizer are both given; give the optimiser its momentum.",
+                about=("momentum",),
             )
         if self.momentum_on is not None and not callable(self.momentum_on):
             object.__setattr__(self, "momentum_on", tuple(self.momentum_on))
@@ -101,7 +119,8 @@ class Local(Struct):
         if isinstance(learning_rate, float) and not learning_rate > 0:
             raise HoldfastError(
                 f"Local: learning_rate is {learning_rate} in round {t}; "
-                f"give a schedule that stays above 0."
+                f"give a schedule that stays above 0.",
+                about=("local", "learning_rate"),
             )
         on = (True,) * len(tree.leaves(params))
         if self.momentum_on is not None:
@@ -112,10 +131,10 @@ class Local(Struct):
 
 def solve(
     steps: Steps,
-    grad: Callable[[Any, Tree], Tree],
+    grad: Callable[[Number, Tree], Tree],
     x: Tree,
     tilt: Tilt,
-    count: Any,
+    count: Number,
 ) -> tuple[Tree, Number]:
     """Take `count` local steps on the tilted objective: the only local loop there is.
 
@@ -133,7 +152,7 @@ def solve(
         for li, pu, s in zip(linear, pull, origin, strict=True)
     ]
 
-    def bend(g: Any, co: Any, pu: Any, y: Any) -> Any:
+    def bend(g: Tree, co: Tree, pu: Tree, y: Tree) -> Tree:
         g = g if weight is None else weight * g
         g = g if co is None else g + co
         return g if pu is None else g + pu * y

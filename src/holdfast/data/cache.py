@@ -112,7 +112,9 @@ def _obtain_in(place: Path, of: str, files: Sequence[File], verify: bool) -> lis
             download(of, file, place, verify)
         except OSError as error:
             absent = [f for f in missing if not (place / f.name).exists()]
-            raise HoldfastError(_instructions(of, place, absent, error)) from None
+            raise HoldfastError(
+                _instructions(of, place, absent, error), about=("folder",)
+            ) from None
     return [place / file.name for file in files]
 
 
@@ -284,7 +286,8 @@ def contents(
         absent = [name for name, path in zip(names, found, strict=True) if not path]
         raise HoldfastError(
             f"{of}: {place} has only a part of the set, without {', '.join(absent)}; "
-            f"put these there, or {archive.file.name} instead{otherwise}."
+            f"put these there, or {archive.file.name} instead{otherwise}.",
+            about=("folder",),
         )
     (path,) = _obtain_in(place, of, [archive.file], verify)
     with opened_archive(of, path) as inside:

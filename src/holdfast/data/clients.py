@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import tree
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import About, HoldfastError
 from holdfast.trees import Tree, paths
 
 
@@ -23,15 +23,18 @@ def count(examples: Tree) -> int:
     sizes = {name: len(a) for name, a in zip(paths(examples), tree.leaves(examples), strict=True)}
     if not sizes:
         raise HoldfastError(
-            "data: no arrays were given; give at least one, with a row per example."
+            "data: no arrays were given; give at least one, with a row per example.",
+            about=("data",),
         )
     if len(set(sizes.values())) > 1:
         listed = ", ".join(f"{name} has {n} rows" for name, n in sizes.items())
-        raise HoldfastError(f"data: {listed}; give every array one row per example.")
+        raise HoldfastError(
+            f"data: {listed}; give every array one row per example.", about=("data",)
+        )
     return next(iter(sizes.values()))
 
 
-def check_finite(examples: Tree, what: str) -> None:
+def check_finite(examples: Tree, what: str, about: About = ("data",)) -> None:
     """Refuse NaN and infinity, naming the first place."""
     for name, a in zip(paths(examples), tree.leaves(examples), strict=True):
         a = np.asarray(a)
@@ -39,7 +42,8 @@ def check_finite(examples: Tree, what: str) -> None:
             row = int(np.argwhere(~np.isfinite(a))[0][0])
             kind = "NaN" if np.isnan(a).any() else "infinity"
             raise HoldfastError(
-                f"{what}: {name} contains {kind}, first in row {row}; clean or impute the data first."
+                f"{what}: {name} contains {kind}, first in row {row}; clean or impute the data first.",
+                about=about,
             )
 
 
@@ -57,9 +61,13 @@ class Clients:
     def __post_init__(self) -> None:
         n = count(self.examples)
         if len(self) == 0:
-            raise HoldfastError("Clients: the population is empty; give at least one client.")
+            raise HoldfastError(
+                "Clients: the population is empty; give at least one client.", about=("partition",)
+            )
         if len(self.order) and not (self.order.min() >= 0 and self.order.max() < n):
-            raise HoldfastError(f"Clients: rows must lie in 0..{n - 1}; check the partition.")
+            raise HoldfastError(
+                f"Clients: rows must lie in 0..{n - 1}; check the partition.", about=("partition",)
+            )
 
     @classmethod
     def from_rows(cls, examples: Tree, rows: Sequence[Any]) -> "Clients":
@@ -73,7 +81,9 @@ class Clients:
     def from_datasets(cls, datasets: Sequence[Tree]) -> "Clients":
         """From one data set per client."""
         if not datasets:
-            raise HoldfastError("Clients: the population is empty; give at least one client.")
+            raise HoldfastError(
+                "Clients: the population is empty; give at least one client.", about=("partition",)
+            )
         examples = tree.map(lambda *a: np.concatenate([np.asarray(p) for p in a]), *datasets)
         offsets = np.concatenate([[0], np.cumsum([count(d) for d in datasets], dtype=np.int64)])
         return cls(examples, np.arange(offsets[-1]), offsets)
@@ -130,7 +140,8 @@ class Clients:
             what = f"client {wrong[0]}" if len(wrong) else f"{given.size} truth values"
             raise HoldfastError(
                 f"Clients.subset: {what} of {len(self)} clients; give numbers in "
-                f"0..{len(self) - 1}, or one truth value per client."
+                f"0..{len(self) - 1}, or one truth value per client.",
+                about=("ids",),
             )
         return numbers
 

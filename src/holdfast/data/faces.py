@@ -81,7 +81,10 @@ def celeba(
     who = _pairs(paths[1].read_text())
     pictures, owners = _choose(who, min_examples, people, seed)
     if not pictures:
-        raise HoldfastError(f"celeba: nobody has {min_examples} pictures; lower `min_examples`.")
+        raise HoldfastError(
+            f"celeba: nobody has {min_examples} pictures; lower `min_examples`.",
+            about=("min_examples",),
+        )
     with _pictures(extracted if extracted.is_dir() else paths[-1]) as opened:
         x = read_pictures(pictures, opened, size)
     x = as_floats(x, SCALE if normalise else None)
@@ -106,7 +109,8 @@ def read_attribute(text: str, attribute: str) -> dict[str, int]:
     names = header.split()
     if attribute not in names:
         raise HoldfastError(
-            f"celeba: unknown attribute `{attribute}`; {did_you_mean(str(attribute), names)}"
+            f"celeba: unknown attribute `{attribute}`; {did_you_mean(str(attribute), names)}",
+            about=("attribute",),
         )
     column = 1 + names.index(attribute)
     rows = (line.split() for line in lines if line.strip())

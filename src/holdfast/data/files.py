@@ -51,12 +51,13 @@ def arrays(path: str | os.PathLike[str], test_share: float = 0.2, seed: int = 0)
             stored = {name: file[name] for name in file.files}
     except (OSError, ValueError) as error:
         raise HoldfastError(
-            f"arrays: {path} cannot be read: {error}; give a file of numpy.savez."
+            f"arrays: {path} cannot be read: {error}; give a file of numpy.savez.", about=("path",)
         ) from None
     if not {"x", "y"} <= set(stored):
         raise HoldfastError(
             f"arrays: {path} holds {', '.join(stored) or 'nothing'}; it needs `x` and `y`, written by "
-            f"numpy.savez(path, x=x, y=y)."
+            f"numpy.savez(path, x=x, y=y).",
+            about=("path",),
         )
     return from_arrays(stored["x"], stored["y"], stored.get("client"), test_share, seed)
 
@@ -93,7 +94,8 @@ def mapped(path: str | os.PathLike[str]) -> Dataset:
         except (OSError, ValueError) as error:
             raise HoldfastError(
                 f"mapped: {file} cannot be read ({error}); give a folder with x.npy, y.npy, test_x.npy, "
-                f"test_y.npy and maybe client.npy, written by numpy.save."
+                f"test_y.npy and maybe client.npy, written by numpy.save.",
+                about=("path",),
             ) from None
     train, test = Examples(stored["x"], stored["y"]), Examples(stored["test_x"], stored["test_y"])
     for what in (train, test):
@@ -101,7 +103,8 @@ def mapped(path: str | os.PathLike[str]) -> Dataset:
     owners = stored.get("client")
     if owners is not None and len(owners) != len(train.y):
         raise HoldfastError(
-            f"mapped: client.npy has {len(owners)} rows and y.npy {len(train.y)}; give one per example."
+            f"mapped: client.npy has {len(owners)} rows and y.npy {len(train.y)}; give one per example.",
+            about=("path",),
         )
     y = train.y
     labels = y.ndim == 1 and np.issubdtype(y.dtype, np.integer)
@@ -111,5 +114,7 @@ def mapped(path: str | os.PathLike[str]) -> Dataset:
 
 def _existing(path: str | os.PathLike[str], owner: str) -> Path:
     if not Path(path).is_file():
-        raise HoldfastError(f"{owner}: {path} does not exist; give the path of a file.")
+        raise HoldfastError(
+            f"{owner}: {path} does not exist; give the path of a file.", about=("path",)
+        )
     return Path(path)

@@ -213,7 +213,7 @@ def emnist(
     """
     if split not in EMNIST_CLASSES:
         hint = did_you_mean(str(split), EMNIST_CLASSES)
-        raise HoldfastError(f"emnist: unknown split `{split}`; {hint}")
+        raise HoldfastError(f"emnist: unknown split `{split}`; {hint}", about=("split",))
     if file is None:
         members = {f"matlab/emnist-{split}.mat": ""}
         (raw,) = contents("emnist", Archive(EMNIST, members), folder, verify)
@@ -221,7 +221,8 @@ def emnist(
         path = home("emnist", folder, [file]) / file
         if not path.exists():
             raise HoldfastError(
-                f"emnist: {path} is missing; give the name of a file in that folder."
+                f"emnist: {path} is missing; give the name of a file in that folder.",
+                about=("file",),
             )
         raw = path.read_bytes()
     parts = read_emnist(raw)
@@ -272,7 +273,9 @@ def cifar10(
         verify: compare checksums.
     """
     if not isinstance(batches, int) or not 1 <= batches <= 5:
-        raise HoldfastError(f"cifar10: batches={batches!r}; give a whole number 1..5.")
+        raise HoldfastError(
+            f"cifar10: batches={batches!r}; give a whole number 1..5.", about=("batches",)
+        )
     members = dict(list(CIFAR10_BATCHES.items())[:batches]) | CIFAR10_TEST
     *train, test = contents(
         "cifar10",

@@ -69,7 +69,9 @@ def libsvm(
             lines.append(number)
             ends.append(len(columns))
     if not labels:
-        raise HoldfastError(f"libsvm: {path} is empty; give a file with an example per line.")
+        raise HoldfastError(
+            f"libsvm: {path} is empty; give a file with an example per line.", about=("path",)
+        )
 
     column, sizes = np.asarray(columns), np.diff(np.asarray(ends), prepend=0)
     row, line_of_row = np.repeat(np.arange(len(sizes)), sizes), np.asarray(lines)
@@ -78,7 +80,7 @@ def libsvm(
         if bad.any():
             at = int(np.argmax(bad))
             where = f"libsvm: {path}, line {line_of_row[row[at]]}"
-            raise HoldfastError(f"{where}: index {column[at]} {what}")
+            raise HoldfastError(f"{where}: index {column[at]} {what}", about=("path",))
 
     refuse(column == 0, "found; indices begin at 1.")
     not_after = (np.diff(column, prepend=0) <= 0) & (np.diff(row, prepend=-1) == 0)
@@ -97,10 +99,13 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         with _OPEN.get(path.suffix, open)(path, "rb") as file:
             yield cast(BinaryIO, file)
     except FileNotFoundError:
-        raise HoldfastError(f"libsvm: {path} is missing; give the path of a file.") from None
+        raise HoldfastError(
+            f"libsvm: {path} is missing; give the path of a file.", about=("path",)
+        ) from None
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise HoldfastError(
-            f"libsvm: {path} cannot be read: {error}; give a text file, or a whole .bz2, .gz or .xz."
+            f"libsvm: {path} cannot be read: {error}; give a text file, or a whole .bz2, .gz or .xz.",
+            about=("path",),
         ) from None
 
 
@@ -108,9 +113,13 @@ def _malformed(path: str | os.PathLike[str], number: int, line: bytes) -> Holdfa
     where = f"libsvm: {path}, line {number}"
     label, *pairs = line.split()
     if not _is_number(label):
-        return HoldfastError(f"{where}: `{_text(label)}` is no label; give a number first.")
+        return HoldfastError(
+            f"{where}: `{_text(label)}` is no label; give a number first.", about=("path",)
+        )
     bad = (p for p in pairs if not (re.fullmatch(_PAIR, p) and _is_number(p.split(b":")[1])))
-    return HoldfastError(f"{where}: `{_text(next(bad))}` is malformed; give pairs index:value.")
+    return HoldfastError(
+        f"{where}: `{_text(next(bad))}` is malformed; give pairs index:value.", about=("path",)
+    )
 
 
 def _is_number(word: bytes) -> bool:

@@ -74,7 +74,9 @@ def libsvm_set(
         verify: compare checksums.
     """
     if which not in SETS:
-        raise HoldfastError(f"libsvm_set: unknown set `{which}`; {did_you_mean(str(which), SETS)}")
+        raise HoldfastError(
+            f"libsvm_set: unknown set `{which}`; {did_you_mean(str(which), SETS)}", about=("which",)
+        )
     if test_share is not None:
         check_share("libsvm_set", test_share)
     listed = SETS[which]

@@ -31,7 +31,9 @@ class Reserve:
     def check(self, of: str) -> None:
         """Refuse what cannot work, in the name of the loader that was called."""
         if self.test not in (LATER, OTHERS):
-            raise HoldfastError(f"{of}: test={self.test!r}; give `later` or `others`.")
+            raise HoldfastError(
+                f"{of}: test={self.test!r}; give `later` or `others`.", about=("test",)
+            )
         check_share(of, self.share)
 
     def rows(self, owners: np.ndarray, gap: int = 0) -> tuple[np.ndarray, np.ndarray]:

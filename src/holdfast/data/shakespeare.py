@@ -95,9 +95,14 @@ def shakespeare(
         file: another file in the folder in the source's format.
     """
     if source not in SOURCES:
-        raise HoldfastError(f"shakespeare: source `{source}`; {did_you_mean(str(source), SOURCES)}")
+        raise HoldfastError(
+            f"shakespeare: source `{source}`; {did_you_mean(str(source), SOURCES)}",
+            about=("source",),
+        )
     if predict not in ("last", "every"):
-        raise HoldfastError(f"shakespeare: predict={predict!r}; give `last` or `every`.")
+        raise HoldfastError(
+            f"shakespeare: predict={predict!r}; give `last` or `every`.", about=("predict",)
+        )
     check_counts("shakespeare", length=length, stride=stride)
     check_limits("shakespeare", roles=roles)
     reserve = Reserve(test, test_share, seed)
@@ -129,7 +134,8 @@ def shakespeare(
 def _nobody(length: int, source: str) -> HoldfastError:
     return HoldfastError(
         f"shakespeare: no role says enough for sequences of {length} characters; give a file in the "
-        f"format of {source}, or a smaller `length`."
+        f"format of {source}, or a smaller `length`.",
+        about=("length",),
     )
 
 
@@ -138,7 +144,8 @@ def _text(source: str, folder: Folder, verify: bool, file: str | None) -> str:
         path = home("shakespeare", folder, [file]) / file
         if not path.exists():
             raise HoldfastError(
-                f"shakespeare: {path} is missing; give the name of a file in that folder."
+                f"shakespeare: {path} is missing; give the name of a file in that folder.",
+                about=("file",),
             )
         check("shakespeare", path, File(file), verify)
         raw = path.read_bytes()

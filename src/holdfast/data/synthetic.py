@@ -63,7 +63,9 @@ def synthetic_logistic(
     """
     who = "synthetic_logistic"
     if kind not in _KINDS:
-        raise HoldfastError(f"{who}: kind={kind!r}; {did_you_mean(str(kind), _KINDS)}")
+        raise HoldfastError(
+            f"{who}: kind={kind!r}; {did_you_mean(str(kind), _KINDS)}", about=("kind",)
+        )
     check_counts(who, clients=clients, features=features, classes=classes, examples=examples)
     _check_not_negative(who, gamma=gamma, test_share=test_share)
     rng = np.random.default_rng(seed)
@@ -127,7 +129,9 @@ def sine(
     check_counts("sine", clients=clients, examples=examples, test_examples=test_examples)
     _check_not_negative("sine", noise=noise)
     if not 0 <= first_share <= 1:
-        raise HoldfastError(f"sine: first_share={first_share}; give a number from 0 to 1.")
+        raise HoldfastError(
+            f"sine: first_share={first_share}; give a number from 0 to 1.", about=("first_share",)
+        )
     rng = np.random.default_rng(seed)
     amplitudes, phases = rng.uniform(0.1, 0.5, 2), rng.uniform(0, 2 * np.pi, 2)
     group = (np.arange(clients) >= round(first_share * clients)).astype(np.int64)
@@ -187,7 +191,9 @@ def quadratics(
     check_counts("quadratics", clients=clients, dimension=dimension)
     _check_not_negative("quadratics", heterogeneity=heterogeneity)
     if not 1 <= condition < math.inf:
-        raise HoldfastError(f"quadratics: condition={condition}; give a number of at least 1.")
+        raise HoldfastError(
+            f"quadratics: condition={condition}; give a number of at least 1.", about=("condition",)
+        )
     rng = np.random.default_rng(seed)
     axes = np.linalg.qr(rng.standard_normal((clients, dimension, dimension)))[0]
     eigenvalues = condition ** rng.uniform(0, 1, (clients, dimension, 1))
@@ -231,7 +237,8 @@ def least_squares_optimum(
     """
     if weighting not in ("examples", "uniform"):
         raise HoldfastError(
-            f"least_squares_optimum: weighting={weighting!r}; give `examples` or `uniform`."
+            f"least_squares_optimum: weighting={weighting!r}; give `examples` or `uniform`.",
+            about=("weighting",),
         )
     _check_not_negative("least_squares_optimum", l2=l2)
     x = np.asarray(clients.examples.x, np.float64)[clients.order]
@@ -271,4 +278,6 @@ def _test_sizes(sizes: np.ndarray, share: float) -> np.ndarray:
 def _check_not_negative(who: str, **numbers: float) -> None:
     for name, value in numbers.items():
         if not 0 <= value < math.inf:
-            raise HoldfastError(f"{who}: {name}={value}; give a number of at least 0.")
+            raise HoldfastError(
+                f"{who}: {name}={value}; give a number of at least 0.", about=(name,)
+            )

@@ -83,7 +83,8 @@ def text(
     names = [name for name, one in wrote.items() if len(one) >= enough]
     if not names:
         raise HoldfastError(
-            f"text: {path} has nobody with {enough} bytes or more; lower `min_bytes` or `window`."
+            f"text: {path} has nobody with {enough} bytes or more; lower `min_bytes` or `window`.",
+            about=("min_bytes",),
         )
     names = draw_owners(names, authors, seed)
     texts = [wrote[name] for name in names]
@@ -98,7 +99,9 @@ def text(
 def _whole(path: Path, test: str) -> dict[str, bytes]:
     """A plain text as what one nameless author wrote."""
     if test == OTHERS:
-        raise HoldfastError("text: a plain file has no authors to keep apart; give test='later'.")
+        raise HoldfastError(
+            "text: a plain file has no authors to keep apart; give test='later'.", about=("test",)
+        )
     return {"": _read(path)}
 
 
@@ -107,10 +110,13 @@ def _read(path: Path) -> bytes:
         raw = path.read_bytes()
         return _DECOMPRESS[path.suffix](raw) if path.suffix in _DECOMPRESS else raw
     except FileNotFoundError:
-        raise HoldfastError(f"text: {path} is missing; give the path of a file.") from None
+        raise HoldfastError(
+            f"text: {path} is missing; give the path of a file.", about=("path",)
+        ) from None
     except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error) as error:
         raise HoldfastError(
-            f"text: {path} cannot be read: {error}; give a text file, or a whole .bz2, .gz or .xz."
+            f"text: {path} cannot be read: {error}; give a text file, or a whole .bz2, .gz or .xz.",
+            about=("path",),
         ) from None
 
 
@@ -125,7 +131,8 @@ def _by_author(path: Path, column: str, author: Sequence[str]) -> dict[str, byte
         except (ValueError, TypeError, KeyError) as error:
             raise HoldfastError(
                 f"text: {path}, line {number}: {type(error).__name__} {error}; give JSON objects "
-                f"with `{column}` and `{'`, `'.join(author)}`, or other columns."
+                f"with `{column}` and `{'`, `'.join(author)}`, or other columns.",
+                about=("path",),
             ) from None
         wrote.setdefault(who, []).append(str(what))
     return {who: "\n".join(texts).encode() for who, texts in wrote.items()}
@@ -139,7 +146,9 @@ def numbering(
     if alphabet is not None:
         letters = list(dict.fromkeys(alphabet))
         if not alphabet.isascii() or not alphabet:
-            raise HoldfastError(f"text: alphabet={alphabet!r}; give ASCII characters.")
+            raise HoldfastError(
+                f"text: alphabet={alphabet!r}; give ASCII characters.", about=("alphabet",)
+            )
         often = np.array([ord(letter) for letter in letters])
     else:
         counts = sum(np.bincount(np.frombuffer(one, np.uint8), minlength=256) for one in texts)

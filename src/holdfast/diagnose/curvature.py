@@ -200,7 +200,8 @@ def _parameters(model: Model, clients: Clients, given: Tree, seed: int) -> Tree:
     if describe_shapes(params) != describe_shapes(wanted):
         raise HoldfastError(
             f"curvature: params has {describe_shapes(params)} but the model has "
-            f"{describe_shapes(wanted)}; give parameters of this model."
+            f"{describe_shapes(wanted)}; give parameters of this model.",
+            about=("params",),
         )
     return params
 

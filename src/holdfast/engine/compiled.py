@@ -175,13 +175,15 @@ class CompiledEngine:
         n = self.devices
         if self.width is not None and self.width < 1:
             raise HoldfastError(
-                f"Engine: width={self.width}; give a whole number of at least 1, or leave it out."
+                f"Engine: width={self.width}; give a whole number of at least 1, or leave it out.",
+                about=("width",),
             )
         if n is not None and (n < 1 or n & (n - 1) or n > len(jax.devices())):
             raise HoldfastError(
                 f"Engine: devices={n}, and JAX has {len(jax.devices())}; give a power of two of at most "
                 f"that many. A CPU is one device unless jax.config.update('jax_num_cpu_devices', n) "
-                f"says otherwise before JAX starts."
+                f"says otherwise before JAX starts.",
+                about=("devices",),
             )
 
     @functools.cached_property

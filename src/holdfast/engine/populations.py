@@ -43,7 +43,9 @@ class Population:
 
     def __post_init__(self) -> None:
         if not self.weight > 0:
-            raise HoldfastError(f"Population: weight={self.weight}; give a number above 0.")
+            raise HoldfastError(
+                f"Population: weight={self.weight}; give a number above 0.", about=("weight",)
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,14 +115,17 @@ def join(populations: Sequence[Population]) -> Joined:
         10
     """
     if not populations:
-        raise HoldfastError("join: no populations are given; give at least one.")
+        raise HoldfastError(
+            "join: no populations are given; give at least one.", about=("populations",)
+        )
     first = tree.map(lambda a: a[:1], populations[0].clients.examples)
     for p in populations[1:]:
         other = tree.map(lambda a: a[:1], p.clients.examples)
         if signature(other) != signature(first):
             raise HoldfastError(
                 f"join: one population has examples of {describe_shapes(first)}, another of "
-                f"{describe_shapes(other)}; give all the same fields, shapes and types."
+                f"{describe_shapes(other)}; give all the same fields, shapes and types.",
+                about=("populations",),
             )
     starts = np.concatenate([[0], np.cumsum([len(p.clients) for p in populations])])
     cohort = JoinedCohort(

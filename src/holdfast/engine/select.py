@@ -272,7 +272,8 @@ def table_leaves(tables: Tables, params: Tree) -> list[Any]:
         if table.leaf not in named:
             raise HoldfastError(
                 f"select: the model declares a table `{table.leaf}` but its leaves are "
-                f"{', '.join(named)}; name one of them."
+                f"{', '.join(named)}; name one of them.",
+                about=("model",),
             )
     return [named[table.leaf] for table in tables]
 
@@ -301,7 +302,8 @@ class Selection:
     ) -> None:
         if not model.tables:
             raise HoldfastError(
-                "select: the model declares no tables; give hf.Model(tables=(hf.Table(...),))."
+                "select: the model declares no tables; give hf.Model(tables=(hf.Table(...),)).",
+                about=("select",),
             )
         _refuse_shared_fields(model.tables)
         self.tables = model.tables

@@ -70,14 +70,18 @@ class Server:
     def __post_init__(self) -> None:
         if not isinstance(self.local, Local):
             raise HoldfastError(
-                f"Server: local is a {type(self.local).__name__}; give hf.Local(...), how it trains."
+                f"Server: local is a {type(self.local).__name__}; give hf.Local(...), how it trains.",
+                about=("local",),
             )
         if self.alone and self.loss is not None:
             raise HoldfastError(
-                "Server: two losses are given; give a data set with loss=, or one loss."
+                "Server: two losses are given; give a data set with loss=, or one loss.",
+                about=("loss",),
             )
         if not self.alone and count(self.source) == 0:
-            raise HoldfastError("Server: its data set is empty; give at least one example.")
+            raise HoldfastError(
+                "Server: its data set is empty; give at least one example.", about=("source",)
+            )
 
     @property
     def alone(self) -> bool:
@@ -103,7 +107,7 @@ class Server:
         key = jax.random.key(0)
         rows = None
         if not self.alone:
-            check_finite(self.source, "Server")
+            check_finite(self.source, "Server", about=("server",))
             if model.check is not None and self.loss is None:
                 model.check(self.source)
             rows = np.zeros(2, np.int32)
@@ -111,7 +115,8 @@ class Server:
         value = jax.eval_shape(lambda p: self.objective(model, p, examples, rows, key), params)
         if value.shape != ():
             raise HoldfastError(
-                f"Server: the loss has shape {value.shape}; return one number for the parameters."
+                f"Server: the loss has shape {value.shape}; return one number for the parameters.",
+                about=("server", "loss"),
             )
 
 

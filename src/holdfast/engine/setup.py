@@ -127,7 +127,8 @@ def _selection(given: Experiment, now: Algorithm, clients: Clients, params: Tree
     if not now.wire.lossless:
         raise HoldfastError(
             f"select: the wire {type(now.wire).__name__} changes replies, which travel in rows; use "
-            f"hf.Wire()."
+            f"hf.Wire().",
+            about=("algorithm", "wire"),
         )
     # Refuses a model without tables before the method is tried out on them.
     Selection(given.model, clients, params)
@@ -145,7 +146,8 @@ def _check_data(model: Model, batches: BatchPlanner, fits: bool) -> None:
         model.check(clients.examples)
     if not len(batches.able):
         raise HoldfastError(
-            f"simulate: none of the {len(clients)} clients has data; give at least one some."
+            f"simulate: none of the {len(clients)} clients has data; give at least one some.",
+            about=("partition",),
         )
 
 
@@ -168,7 +170,8 @@ def _initial_params(given: Experiment, clients: Clients, shown: Tree) -> Tree:
     if describe_shapes(params) != describe_shapes(wanted):
         raise HoldfastError(
             f"simulate: params has {describe_shapes(params)} but the model has "
-            f"{describe_shapes(wanted)}; give parameters of this model."
+            f"{describe_shapes(wanted)}; give parameters of this model.",
+            about=("params",),
         )
     return params
 
@@ -186,13 +189,15 @@ def _check_loss(model: Model, params: Tree, shown: Tree, rows: int, engine: Engi
         except Exception as error:
             raise HoldfastError(
                 f"simulate: the model's loss cannot take a batch of {describe_shapes(batch)}: "
-                f"{str(error).splitlines()[0]} (engine=hf.DebugEngine() shows where.)"
+                f"{str(error).splitlines()[0]} (engine=hf.DebugEngine() shows where.)",
+                about=("model",),
             ) from None
     if getattr(losses, "shape", None) != (rows,):
         raise HoldfastError(
             f"simulate: the loss of a batch of {rows} examples has shape "
             f"{getattr(losses, 'shape', None)}; return one value per example, {(rows,)}, "
-            f"and leave the mean to holdfast."
+            f"and leave the mean to holdfast.",
+            about=("model",),
         )
 
 
@@ -207,11 +212,14 @@ def _check_types(given: Experiment) -> None:
         if not isinstance(value, kind):
             raise HoldfastError(
                 f"simulate: {name} is a {type(value).__name__}; give a {kind.__name__}, "
-                f"such as {example}."
+                f"such as {example}.",
+                about=(name,),
             )
     seed = given.seed
     if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
-        raise HoldfastError(f"simulate: seed={seed!r}; give a whole number in 0..{2**31 - 1}.")
+        raise HoldfastError(
+            f"simulate: seed={seed!r}; give a whole number in 0..{2**31 - 1}.", about=("seeds",)
+        )
 
 
 def _as_sequence(evaluate: Any) -> tuple[Evaluator, ...]:

@@ -164,7 +164,9 @@ def simulate(
     own = ("rounds", "start", "checkpoint", "progress", "on_round")
     given = described("simulate", algorithm, model, clients, local, settings, own)
     if not isinstance(rounds, int | np.integer) or rounds < 0:
-        raise HoldfastError(f"simulate: rounds={rounds!r}; give a whole number of at least 0.")
+        raise HoldfastError(
+            f"simulate: rounds={rounds!r}; give a whole number of at least 0.", about=("rounds",)
+        )
     store = Checkpoint(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
     if store is not None:
         storage = (given.storage or Storage()).beside(Path(store.folder))
@@ -218,7 +220,8 @@ def pretrain(
     """
     if server.alone or server.loss is not None:
         raise HoldfastError(
-            "pretrain: the server has a loss of its own; give one with a data set and the model's loss."
+            "pretrain: the server has a loss of its own; give one with a data set and the model's loss.",
+            about=("server",),
         )
     data = server.as_clients()
     return simulate(

@@ -82,14 +82,16 @@ class Simulation:
         if then != now:
             raise HoldfastError(
                 f"start: the state has {then} clients, the run {now}; go on with the population it "
-                f"came from."
+                f"came from.",
+                about=("start",),
             )
         for what in ("params", "server"):
             given, wanted = getattr(start, what), getattr(fresh, what)
             if signature(given) != signature(wanted):
                 raise HoldfastError(
                     f"start: the state's {what} is {describe_shapes(given) or 'empty'}, this run's "
-                    f"{describe_shapes(wanted) or 'empty'}; go on with the method and model it came from."
+                    f"{describe_shapes(wanted) or 'empty'}; go on with the method and model it came from.",
+                    about=("start",),
                 )
         kept = start.client_states.kept_by(self.setup.storage)
         return dataclasses.replace(start, client_states=kept)
@@ -214,7 +216,8 @@ class Simulation:
             if twice:
                 raise HoldfastError(
                     f"evaluate: two evaluators both report `{twice[0]}`; give one a name, such as "
-                    f'hf.evaluate.on(examples, name="validation").'
+                    f'hf.evaluate.on(examples, name="validation").',
+                    about=("evaluate",),
                 )
             measured |= found
         return measured

@@ -48,7 +48,9 @@ _sums = jax.jit(_masked_sums, static_argnums=0)
 
 def _check_examples(examples: Tree, model: Model, params: Tree) -> None:
     if count(examples) == 0:
-        raise HoldfastError("evaluate: the data set is empty; give at least one example.")
+        raise HoldfastError(
+            "evaluate: the data set is empty; give at least one example.", about=("data",)
+        )
     check_finite(examples, "evaluate")
     if model.check is not None:
         model.check(examples)
@@ -58,13 +60,15 @@ def _check_examples(examples: Tree, model: Model, params: Tree) -> None:
     except Exception as error:  # whatever the model's library raises
         raise HoldfastError(
             f"evaluate: the model cannot take examples of {describe_shapes(batch)}: "
-            f"{str(error).splitlines()[0]} Give test data shaped like the training data."
+            f"{str(error).splitlines()[0]} Give test data shaped like the training data.",
+            about=("data",),
         ) from None
     for name, value in values.items():
         if value.shape != (2,):
             raise HoldfastError(
                 f"evaluate: metric `{name}` has shape {value.shape} for 2 examples; "
-                f"return one value per example."
+                f"return one value per example.",
+                about=("model",),
             )
 
 
@@ -134,7 +138,8 @@ class Personal:
         if own and len(self.examples) != clients:
             raise HoldfastError(
                 f"evaluate.personal: {len(self.examples)} clients have test data but the population "
-                f"has {clients}; give every client its own, if only an empty one."
+                f"has {clients}; give every client its own, if only an empty one.",
+                about=("evaluate", "personal"),
             )
         _check_examples(self.examples.examples if own else self.examples, model, params)
 
@@ -181,7 +186,9 @@ def _named(name: str, found: dict[str, float]) -> dict[str, float]:
 
 def _every(every: int) -> int:
     if not isinstance(every, int) or every < 1:
-        raise HoldfastError(f"evaluate: every={every!r}; give a whole number of at least 1.")
+        raise HoldfastError(
+            f"evaluate: every={every!r}; give a whole number of at least 1.", about=("every",)
+        )
     return every
 
 

@@ -110,11 +110,14 @@ def _affordable(
 ) -> int:
     if (rounds is None) == (megabytes is None):
         raise HoldfastError(
-            f"personalise: rounds={rounds}, megabytes={megabytes}; give one of them as the budget."
+            f"personalise: rounds={rounds}, megabytes={megabytes}; give one of them as the budget.",
+            about=("rounds",),
         )
     if rounds is not None:
         if rounds < 0:
-            raise HoldfastError(f"personalise: rounds={rounds}; give at least 0.")
+            raise HoldfastError(
+                f"personalise: rounds={rounds}; give at least 0.", about=("rounds",)
+            )
         return rounds
     assert megabytes is not None
     everyone = int((clients.sizes > 0).sum())

@@ -45,7 +45,9 @@ def cluster(optima: Optima, groups: int, seed: int = 0) -> np.ndarray:
 
     points = optima.flat()
     if not 1 <= groups <= len(points):
-        raise HoldfastError(f"cluster: groups={groups}; give a number in 1..{len(points)}.")
+        raise HoldfastError(
+            f"cluster: groups={groups}; give a number in 1..{len(points)}.", about=("groups",)
+        )
     return KMeans(groups, n_init=10, random_state=seed).fit_predict(points)
 
 
@@ -88,7 +90,8 @@ def cluster_optima(
     if groups.shape != (len(clients),):
         raise HoldfastError(
             f"cluster_optima: labels of shape {groups.shape} for {len(clients)} clients; "
-            f"give one label per client."
+            f"give one label per client.",
+            about=("labels",),
         )
     method = fedavg() if algorithm is None else algorithm
     models: list[Any] = [None] * len(clients)

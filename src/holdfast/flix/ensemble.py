@@ -44,7 +44,8 @@ class Ensemble:
         if len(clients) != len(self.alpha):
             raise HoldfastError(
                 f"ensemble: {len(clients)} clients, but optima of {len(self.alpha)}; "
-                f"give data of the same population."
+                f"give data of the same population.",
+                about=("clients",),
             )
         predict = jax.jit(predictor.predict)
         rows = [clients.rows(i) for i in range(len(clients))]
@@ -97,11 +98,12 @@ def ensemble(model: Model, optima: Optima, alpha: Any) -> Ensemble:
     if model.predictor is None:
         raise HoldfastError(
             f"ensemble: {model.name} does not say what it predicts; "
-            f"give hf.Model(predictor=hf.models.Predictor(predict, metrics))."
+            f"give hf.Model(predictor=hf.models.Predictor(predict, metrics)).",
+            about=("model",),
         )
     values = hyper.values(alpha, len(optima.gradient_norms))
     if not ((values >= 0) & (values <= 1)).all():
-        raise HoldfastError(f"ensemble: alpha={alpha}; give numbers in [0, 1].")
+        raise HoldfastError(f"ensemble: alpha={alpha}; give numbers in [0, 1].", about=("alpha",))
     return Ensemble(_mixed_model(model), model, optima, values)
 
 

@@ -150,7 +150,8 @@ class Constants:
         curved = self._alpha(alpha) ** 2 * self.smoothness
         if not curved.any():
             raise HoldfastError(
-                "step_size: alpha is 0 for everybody, so there is nothing to solve."
+                "step_size: alpha is 0 for everybody, so there is nothing to solve.",
+                about=("alpha",),
             )
         n, total = len(curved), float(curved.mean())
         if compressor is None:
@@ -168,7 +169,8 @@ class Constants:
         if not compressor.unbiased:
             raise HoldfastError(
                 f"step_size: {type(compressor).__name__} is biased and has no omega; "
-                f"give an unbiased compressor, or choose the step yourself."
+                f"give an unbiased compressor, or choose the step yourself.",
+                about=("compressor",),
             )
         return np.array(
             [float(hyper.of_client(compressor, i, float).omega(size)) for i in range(n)]
@@ -179,7 +181,9 @@ class Constants:
 
 def _check_accuracy(accuracy: float) -> None:
     if not accuracy > 0:
-        raise HoldfastError(f"budget: accuracy={accuracy}; give a number above 0.")
+        raise HoldfastError(
+            f"budget: accuracy={accuracy}; give a number above 0.", about=("accuracy",)
+        )
 
 
 @explain_arguments

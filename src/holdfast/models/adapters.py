@@ -290,12 +290,14 @@ def _loss_of(
         return loss
     if loss != "cross_entropy":
         raise HoldfastError(
-            f"{owner}: loss={loss!r}; give 'cross_entropy' or a function of predictions and y."
+            f"{owner}: loss={loss!r}; give 'cross_entropy' or a function of predictions and y.",
+            about=("loss",),
         )
     if classes is None or classes < 2:
         raise HoldfastError(
             f"{owner}: loss='cross_entropy' and classes={classes}; give the number of classes, at "
-            f"least 2, or as loss a function of predictions and y."
+            f"least 2, or as loss a function of predictions and y.",
+            about=("classes",),
         )
     return cross_entropy
 

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 import flax.linen as nn
 import jax
 
-from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.errors import HoldfastError, explain_arguments, first_wrong
 from holdfast.models.convolution import Convolution, ConvolutionLayer, convolution_by
 from holdfast.models.images import image_classifier, pixels
 from holdfast.models.model import Model
@@ -92,21 +92,31 @@ def cnn(
     the first dense layer is printed as 394 wide; Mai, La and Zhang, "Federated learning with server
     learning", 2022.
     """
-    if classes < 2 or kernel < 1 or not channels or any(w < 1 for w in (*channels, *dense)):
+    wrong = first_wrong(
+        classes=classes >= 2,
+        channels=len(channels) > 0 and min(channels) >= 1,
+        dense=all(width >= 1 for width in dense),
+        kernel=kernel >= 1,
+    )
+    if wrong:
         raise HoldfastError(
             f"cnn: classes={classes}, channels={list(channels)}, dense={list(dense)}, "
-            f"kernel={kernel}; give 2 classes, one convolution, and widths of at least 1."
+            f"kernel={kernel}; give 2 classes, one convolution, and widths of at least 1.",
+            about=wrong,
         )
     for name, value, known in (
         ("padding", padding, ("VALID", "SAME")),
         ("pool", pool, ("each", "last")),
     ):
         if value not in known:
-            raise HoldfastError(f"cnn: {name}={value!r}; give one of {', '.join(known)}.")
+            raise HoldfastError(
+                f"cnn: {name}={value!r}; give one of {', '.join(known)}.", about=(name,)
+            )
     if len(dropout) != 2 or not all(0 <= rate < 1 for rate in dropout):
         raise HoldfastError(
             f"cnn: dropout={list(dropout)}; give two probabilities from 0 to below 1, after the "
-            f"convolutions and after each dense layer."
+            f"convolutions and after each dense layer.",
+            about=("dropout",),
         )
     # Refuses what it does not know.
     convolution_by(convolution)

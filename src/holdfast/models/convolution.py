@@ -30,7 +30,9 @@ def convolution_by(setting: Convolution) -> Callable[..., jax.Array]:
     }
     if setting not in functions:
         known = ", ".join(repr(name) for name in get_args(Convolution))
-        raise HoldfastError(f"convolution={setting!r} is not known; give one of {known}.")
+        raise HoldfastError(
+            f"convolution={setting!r} is not known; give one of {known}.", about=("convolution",)
+        )
     return functions[setting]
 
 

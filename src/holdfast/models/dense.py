@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import optax
 
-from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.errors import HoldfastError, explain_arguments, first_wrong
 from holdfast.models.model import (
     GeneralisedLinear,
     Model,
@@ -65,9 +65,11 @@ def mlp(hidden: Sequence[int], classes: int) -> Model:
         >>> import holdfast as hf
         >>> model = hf.models.mlp([64], classes=10)
     """
-    if classes < 2 or any(width < 1 for width in hidden):
+    wrong = first_wrong(hidden=all(width >= 1 for width in hidden), classes=classes >= 2)
+    if wrong:
         raise HoldfastError(
-            f"mlp: hidden={list(hidden)}, classes={classes}; give widths of at least 1 and 2 classes."
+            f"mlp: hidden={list(hidden)}, classes={classes}; give widths of at least 1 and 2 classes.",
+            about=wrong,
         )
     return classifier(MLP(tuple(hidden), classes), classes)
 
@@ -104,7 +106,9 @@ def binary_mlp(hidden: Sequence[int]) -> Model:
         Model(BinaryMLP(hidden=(64,)))
     """
     if any(width < 1 for width in hidden):
-        raise HoldfastError(f"binary_mlp: hidden={list(hidden)}; give widths of at least 1.")
+        raise HoldfastError(
+            f"binary_mlp: hidden={list(hidden)}; give widths of at least 1.", about=("hidden",)
+        )
     return _binary(BinaryMLP(tuple(hidden)))
 
 
@@ -123,7 +127,9 @@ def _binary(module: BinaryMLP) -> Model:
     def check(examples: Tree) -> None:
         others = np.setdiff1d(examples.y, (0, 1))
         if len(others):
-            raise HoldfastError(f"labels: found {others[0]}; give 0 or 1 for each example.")
+            raise HoldfastError(
+                f"labels: found {others[0]}; give 0 or 1 for each example.", about=("data",)
+            )
 
     # It begins and is called as any classifier; only its two classes share one logit.
     two_logits = classifier(module, classes=2)
@@ -163,7 +169,9 @@ def mlp_regression(hidden: Sequence[int]) -> Model:
         Model(RegressionMLP(hidden=(40, 40)))
     """
     if any(width < 1 for width in hidden):
-        raise HoldfastError(f"mlp_regression: hidden={list(hidden)}; give widths of at least 1.")
+        raise HoldfastError(
+            f"mlp_regression: hidden={list(hidden)}; give widths of at least 1.", about=("hidden",)
+        )
     return _regression(RegressionMLP(tuple(hidden)))
 
 

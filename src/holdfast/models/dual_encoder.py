@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from holdfast.core.struct import Struct, static
-from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.errors import HoldfastError, explain_arguments, first_wrong
 from holdfast.models.model import Model, Table
 from holdfast.trees import Tree
 
@@ -79,10 +79,12 @@ def dual_encoder(items: int = 3953, width: int = 16, margin: float = 0.9) -> Mod
 
     Reference: Augenstein et al., "Mixed federated learning", 2022.
     """
-    if items < 2 or width < 1:
+    wrong = first_wrong(items=items >= 2, width=width >= 1)
+    if wrong:
         raise HoldfastError(
             f"dual_encoder: items={items}, width={width}; give at least 2 rows, padding and an item, "
-            f"and a width of at least 1."
+            f"and a width of at least 1.",
+            about=wrong,
         )
     return _dual_encoder(items, width, margin)
 
@@ -122,12 +124,14 @@ def _dual_encoder(items: int, width: int, margin: float) -> Model:
             ids = np.asarray(given)
             if not np.issubdtype(ids.dtype, np.integer):
                 raise HoldfastError(
-                    f"{what}: its type is {ids.dtype}; give ids, whole numbers {least}..{items - 1}."
+                    f"{what}: its type is {ids.dtype}; give ids, whole numbers {least}..{items - 1}.",
+                    about=("data",),
                 )
             if ids.size and (ids.min() < least or ids.max() >= items):
                 raise HoldfastError(
                     f"{what}: found ids {ids.min()}..{ids.max()} but they must lie in "
-                    f"{least}..{items - 1} (0 is padding); renumber the items or raise `items`."
+                    f"{least}..{items - 1} (0 is padding); renumber the items or raise `items`.",
+                    about=("model", "items"),
                 )
 
     name = f"DualEncoder(items={items}, width={width}, margin={margin})"
@@ -139,7 +143,7 @@ def _dual_encoder(items: int, width: int, margin: float) -> Model:
 class Spreadout(Struct):
     """What `spreadout` returns: a loss of the parameters alone, equal for equal settings."""
 
-    strength: Any
+    strength: float
     skip_padding: bool = static(default=False)
 
     def __call__(self, params: Tree) -> jax.Array:
@@ -148,7 +152,7 @@ class Spreadout(Struct):
 
 
 @explain_arguments
-def spreadout(strength: Any, skip_padding: bool = False) -> Spreadout:
+def spreadout(strength: float, skip_padding: bool = False) -> Spreadout:
     r"""Pushes the items of a `dual_encoder` apart; made for the server, as it needs no examples.
 
     With $N$ the table, its rows scaled to length 1,

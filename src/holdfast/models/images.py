@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.errors import HoldfastError, explain_arguments, first_wrong
 from holdfast.models.model import Model, classifier
 from holdfast.trees import Tree
 
@@ -37,12 +37,14 @@ def check_images(x: np.ndarray, owner: str, smallest: int) -> None:
     if x.ndim != 4:
         raise HoldfastError(
             f"x: its shape is {x.shape} but {owner} takes images of shape (examples, height, width, "
-            f"channels); reshape the data, such as x.reshape(-1, 28, 28, 1)."
+            f"channels); reshape the data, such as x.reshape(-1, 28, 28, 1).",
+            about=("data",),
         )
     if min(x.shape[1:3]) < smallest:
         raise HoldfastError(
             f"x: its shape is {x.shape} but {owner} takes images (examples, height, width, channels) "
-            f"of at least {smallest} x {smallest} pixels; enlarge them, or move channels last."
+            f"of at least {smallest} x {smallest} pixels; enlarge them, or move channels last.",
+            about=("data",),
         )
 
 
@@ -68,10 +70,14 @@ def augmented(
 
     Reference: Acar et al., "Federated learning based on dynamic regularization", ICLR 2021.
     """
-    if not (0 <= flip <= 1 and 0 <= crop_probability <= 1 and crop >= 0):
+    wrong = first_wrong(
+        flip=0 <= flip <= 1, crop=crop >= 0, crop_probability=0 <= crop_probability <= 1
+    )
+    if wrong:
         raise HoldfastError(
             f"augmented: flip={flip}, crop={crop}, crop_probability={crop_probability}; give "
-            f"probabilities in 0..1 and a whole number of pixels of at least 0."
+            f"probabilities in 0..1 and a whole number of pixels of at least 0.",
+            about=wrong,
         )
     return _augmented(model, float(flip), crop, float(crop_probability))
 

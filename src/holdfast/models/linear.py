@@ -82,7 +82,9 @@ def _logistic_regression(l2: float, intercept: bool) -> Model:
     def check(examples: Tree) -> None:
         others = np.setdiff1d(_one_label_each(examples), (0, 1))
         if len(others):
-            raise HoldfastError(f"labels: found {others[0]}; give 0 or 1 for each example.")
+            raise HoldfastError(
+                f"labels: found {others[0]}; give 0 or 1 for each example.", about=("data",)
+            )
 
     design = functools.partial(design_matrix, intercept=intercept)
     return Model(
@@ -138,12 +140,13 @@ def _one_label_each(examples: Tree) -> np.ndarray:
     y = np.asarray(examples.y)
     if y.ndim != 1 or y.dtype.kind not in "biuf":
         raise HoldfastError(
-            f"labels: {y.dtype} of shape {y.shape}; give one number for each example."
+            f"labels: {y.dtype} of shape {y.shape}; give one number for each example.",
+            about=("data",),
         )
     return y
 
 
 def _not_negative(l2: float, owner: str) -> float:
     if not 0 <= l2 < math.inf:
-        raise HoldfastError(f"{owner}: l2={l2}; give a number of at least 0.")
+        raise HoldfastError(f"{owner}: l2={l2}; give a number of at least 0.", about=("l2",))
     return float(l2)

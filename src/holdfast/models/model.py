@@ -202,7 +202,8 @@ def supervised(
         if classes is not None and (found.ndim < 2 or found.shape[-1] != classes):
             raise HoldfastError(
                 f"{name}: its output has shape {found.shape} but classes={classes}; give one logit "
-                f"per class, in the last axis."
+                f"per class, in the last axis.",
+                about=("classes",),
             )
         return found
 
@@ -223,12 +224,14 @@ def supervised(
             return
         if not np.issubdtype(y.dtype, np.integer):
             raise HoldfastError(
-                f"labels: their type is {y.dtype}; give whole numbers 0..{classes - 1}."
+                f"labels: their type is {y.dtype}; give whole numbers 0..{classes - 1}.",
+                about=("data",),
             )
         if len(y) and (y.min() < 0 or y.max() >= classes):
             raise HoldfastError(
                 f"labels: found {y.min()}..{y.max()} but the model has classes={classes}, so labels "
-                f"must lie in 0..{classes - 1}; relabel the data or raise `classes`."
+                f"must lie in 0..{classes - 1}; relabel the data or raise `classes`.",
+                about=("model", "classes"),
             )
 
     predictor = Predictor(

@@ -25,7 +25,9 @@ def recurrence_by(kernel: Kernel, functions: dict[str, Callable[..., Any]]) -> C
         return functions["fused" if jax.default_backend() == "cpu" else "scan"]
     if kernel not in functions:
         known = ", ".join(repr(name) for name in get_args(Kernel))
-        raise HoldfastError(f"kernel={kernel!r} is not known; give one of {known}.")
+        raise HoldfastError(
+            f"kernel={kernel!r} is not known; give one of {known}.", about=("kernel",)
+        )
     return functions[kernel]
 
 

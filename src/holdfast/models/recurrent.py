@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.errors import HoldfastError, explain_arguments, first_wrong
 from holdfast.models.model import Model, classifier, cross_entropy
 from holdfast.models.recurrence import GRU_BY, LSTM_BY, Kernel, recurrence_by
 from holdfast.trees import Tree
@@ -101,14 +101,17 @@ def gru(
     Reference: Cho et al., "Learning phrase representations using RNN encoder-decoder", EMNLP 2014,
     with the reset gate after the product, as in cuDNN.
     """
-    if vocabulary < 2 or embedding < 1 or width < 1:
+    wrong = first_wrong(vocabulary=vocabulary >= 2, embedding=embedding >= 1, width=width >= 1)
+    if wrong:
         raise HoldfastError(
             f"gru: vocabulary={vocabulary}, embedding={embedding}, width={width}; give at least 2 "
-            f"characters and widths of at least 1."
+            f"characters and widths of at least 1.",
+            about=wrong,
         )
     if padding is not None and not 0 <= padding < vocabulary:
         raise HoldfastError(
-            f"gru: padding={padding}; give one of the characters 0..{vocabulary - 1}, or None."
+            f"gru: padding={padding}; give one of the characters 0..{vocabulary - 1}, or None.",
+            about=("padding",),
         )
     # Refuses what it does not know.
     recurrence_by(kernel, GRU_BY)
@@ -150,12 +153,14 @@ def _check_characters(what: str, ids: np.ndarray, vocabulary: int) -> None:
     last = vocabulary - 1
     if not np.issubdtype(ids.dtype, np.integer):
         raise HoldfastError(
-            f"{what}: its type is {ids.dtype}; give characters as whole numbers 0..{last}."
+            f"{what}: its type is {ids.dtype}; give characters as whole numbers 0..{last}.",
+            about=("data",),
         )
     if ids.size and (ids.min() < 0 or ids.max() > last):
         raise HoldfastError(
             f"{what}: found characters {ids.min()}..{ids.max()} but they must lie in "
-            f"0..{last}; renumber them or raise `vocabulary`."
+            f"0..{last}; renumber them or raise `vocabulary`.",
+            about=("model", "vocabulary"),
         )
 
 
@@ -240,10 +245,14 @@ def lstm(
     the forget gate of Gers et al. 2000; Acar et al., "Federated learning based on dynamic
     regularization", ICLR 2021.
     """
-    if vocabulary < 2 or min(embedding, width, layers) < 1:
+    wrong = first_wrong(
+        vocabulary=vocabulary >= 2, embedding=embedding >= 1, width=width >= 1, layers=layers >= 1
+    )
+    if wrong:
         raise HoldfastError(
             f"lstm: vocabulary={vocabulary}, embedding={embedding}, width={width}, layers={layers}; "
-            f"give at least 2 characters, 1 layer and widths of at least 1."
+            f"give at least 2 characters, 1 layer and widths of at least 1.",
+            about=wrong,
         )
     # Refuses what it does not know.
     recurrence_by(kernel, LSTM_BY)
@@ -257,7 +266,8 @@ def _lstm(module: LSTM) -> Model:
         if x.ndim != 2 or y.ndim != 1:
             raise HoldfastError(
                 f"lstm: x has shape {x.shape} and y {y.shape}; give x of shape (examples, positions) "
-                f"and for each example one y, or take `gru`, which predicts at every position."
+                f"and for each example one y, or take `gru`, which predicts at every position.",
+                about=("data",),
             )
         _check_characters("x", x, module.vocabulary)
         _check_characters("y", y, module.vocabulary)

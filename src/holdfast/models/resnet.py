@@ -127,13 +127,15 @@ def resnet18(classes: int, stem: Stem = "imagenet", convolution: Convolution = "
     "Federated learning based on dynamic regularization", ICLR 2021.
     """
     if stem not in ("imagenet", "cifar"):
-        raise HoldfastError(f"resnet18: stem={stem!r}; give imagenet or cifar.")
+        raise HoldfastError(f"resnet18: stem={stem!r}; give imagenet or cifar.", about=("stem",))
     return _resnet("resnet18", ResNet(classes, (64, 128, 256, 512), 2, stem, convolution))
 
 
 def _resnet(owner: str, module: ResNet) -> Model:
     if module.classes < 2:
-        raise HoldfastError(f"{owner}: classes={module.classes}; give at least 2.")
+        raise HoldfastError(
+            f"{owner}: classes={module.classes}; give at least 2.", about=("classes",)
+        )
     # Refuses what it does not know.
     convolution_by(module.convolution)
     # Smaller ones would work, but what has 1 or 3 rows is an image with its channels first.

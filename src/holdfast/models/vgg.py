@@ -3,7 +3,7 @@
 import flax.linen as nn
 import jax
 
-from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.errors import HoldfastError, explain_arguments, first_wrong
 from holdfast.models.convolution import Convolution, ConvolutionLayer, convolution_by
 from holdfast.models.images import image_classifier, pixels
 from holdfast.models.model import Model
@@ -60,10 +60,12 @@ def vgg11(classes: int, dropout: float = 0.5, convolution: Convolution = "auto")
     recognition", ICLR 2015; Li et al., "On the effectiveness of partial variance reduction in
     federated learning with heterogeneous data", CVPR 2023.
     """
-    if classes < 2 or not 0 <= dropout < 1:
+    wrong = first_wrong(classes=classes >= 2, dropout=0 <= dropout < 1)
+    if wrong:
         raise HoldfastError(
             f"vgg11: classes={classes}, dropout={dropout}; give at least 2 classes and a probability "
-            f"from 0 to below 1."
+            f"from 0 to below 1.",
+            about=wrong,
         )
     # Refuses what it does not know.
     convolution_by(convolution)

@@ -18,7 +18,7 @@ from holdfast import processes
 from holdfast.client_states.disk import FOLDER, DiskStore
 from holdfast.client_states.shared import SharedStore
 from holdfast.client_states.states import ClientStates
-from holdfast.errors import HoldfastError, HoldfastWarning, explain_constructor
+from holdfast.errors import HoldfastError, HoldfastWarning, explain_constructor, first_wrong
 from holdfast.record.history import History
 from holdfast.record.identity import first_difference
 from holdfast.record.ledger import Entry, Ledger
@@ -59,9 +59,11 @@ class Checkpoint:
     keep: int = 2
 
     def __post_init__(self) -> None:
-        if self.every < 1 or self.keep < 1:
+        wrong = first_wrong(every=self.every >= 1, keep=self.keep >= 1)
+        if wrong:
             raise HoldfastError(
-                f"Checkpoint: every={self.every}, keep={self.keep}; give whole numbers of at least 1."
+                f"Checkpoint: every={self.every}, keep={self.keep}; give whole numbers of at least 1.",
+                about=wrong,
             )
 
     def files(self) -> list[Path]:

@@ -1,9 +1,8 @@
 """Clip updates at a norm that follows a quantile of the clients' own."""
 
-from typing import Any
-
 import jax.numpy as jnp
 
+from holdfast.core.hyper import Hyper
 from holdfast.core.rule import ClientView, Rule, ServerView, State
 from holdfast.trees import Tree, float_type, norm, scale
 
@@ -32,9 +31,9 @@ class AdaptiveClip(Rule):
     """
 
     rewrites_delta = True
-    initial: Any
-    quantile: Any = 0.5
-    rate: Any = 0.2
+    initial: Hyper
+    quantile: Hyper = 0.5
+    rate: Hyper = 0.2
 
     def init(self, params: Tree) -> State:
         return State(server=jnp.asarray(self.initial, float_type(params)))

@@ -1,9 +1,8 @@
 """SCAFFOLD: every client corrects its gradients by what the others' look like."""
 
-from typing import Any
-
 from jax import tree
 
+from holdfast.core.hyper import Hyper
 from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt
 from holdfast.trees import Tree, add, axpy, scale, sub, zeros
 
@@ -33,7 +32,7 @@ class ControlVariate(Rule):
     Reference: Karimireddy et al., "SCAFFOLD", ICML 2020; lean upload: FSL, appendix B.
     """
 
-    damping: Any = None
+    damping: Hyper | None = None
 
     @property
     def needs(self) -> frozenset[Need]:  # type: ignore[override]
@@ -82,7 +81,7 @@ class GradientControlVariate(Rule):
     Reference: Karimireddy et al., "SCAFFOLD", ICML 2020, algorithm 1, option I.
     """
 
-    damping: Any = None
+    damping: Hyper | None = None
 
     @property
     def needs(self) -> frozenset[Need]:  # type: ignore[override]

@@ -1,7 +1,6 @@
 """FedDyn: a linear term that makes local optima agree with the global one."""
 
-from typing import Any
-
+from holdfast.core.hyper import Hyper
 from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt
 from holdfast.trees import Tree, add, axpy, scale, zeros
 
@@ -30,7 +29,7 @@ class Dynamic(Rule):
     """
 
     needs = frozenset({Need.HONEST_DELTA})
-    alpha: Any
+    alpha: Hyper
 
     def init(self, params: Tree) -> State:
         return State(server=zeros(params), client=zeros(params))  # mean of the h_i, h_i

@@ -1,7 +1,6 @@
 """FLIX: every client deploys an explicit mixture of its own optimum and a global model."""
 
 import dataclasses
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -42,7 +41,7 @@ class Flix(Rule):
     """
 
     needs = frozenset({Need.WHOLE_MODEL})
-    alpha: Any
+    alpha: hyper.Hyper
     solver: Solver = LBFGS()
 
     def __post_init__(self) -> None:
@@ -50,7 +49,9 @@ class Flix(Rule):
         if isinstance(given, int | float | list | np.ndarray):
             values = np.asarray(given, float)
             if not ((values >= 0) & (values <= 1)).all():
-                raise HoldfastError(f"Flix: alpha={given}; give numbers in [0, 1].")
+                raise HoldfastError(
+                    f"Flix: alpha={given}; give numbers in [0, 1].", about=("alpha",)
+                )
 
     @property
     def traits(self) -> Traits:
@@ -95,7 +96,7 @@ class OneShot(Wrapper):
     Reference: Gasanov et al., "FLIX", AISTATS 2022, theorem 1.
     """
 
-    smoothness: Any
+    smoothness: hyper.Hyper
 
     @property
     def traits(self) -> Traits:

@@ -1,7 +1,6 @@
 """FedProx: stay near the model received."""
 
-from typing import Any
-
+from holdfast.core.hyper import Hyper
 from holdfast.core.rule import ClientView, Rule, Tilt
 
 
@@ -25,7 +24,7 @@ class Proximal(Rule):
     Reference: Li et al., "Federated optimization in heterogeneous networks", MLSys 2020.
     """
 
-    mu: Any
+    mu: Hyper
 
     def tilt(self, at: ClientView) -> Tilt:
         return Tilt(pull=self.mu)

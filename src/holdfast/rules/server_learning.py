@@ -1,9 +1,8 @@
 """FSL: after the clients, the server takes steps on data of its own."""
 
-from typing import Any
-
 from jax import tree
 
+from holdfast.core.hyper import Hyper
 from holdfast.core.rule import ClientView, Need, Rule, ServerView, Tilt
 from holdfast.trees import Tree, add
 
@@ -35,8 +34,8 @@ class ServerLearning(Rule):
     """
 
     needs = frozenset({Need.SERVER_DATA, Need.WHOLE_MODEL, Need.LAST})
-    gamma: Any
-    pull: Any = None
+    gamma: Hyper
+    pull: Hyper | None = None
 
     def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
         moved, _ = at.solve(add(at.x, delta), Tilt(pull=self.pull, weight=self.gamma))

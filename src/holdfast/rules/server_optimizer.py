@@ -2,11 +2,11 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import optax
 
+from holdfast.core.hyper import Hyper
 from holdfast.core.rule import Rule, ServerView, State
 from holdfast.core.struct import static
 from holdfast.trees import Tree, neg
@@ -34,10 +34,10 @@ class ServerOptimizer(Rule):
     Reference: Reddi et al., "Adaptive federated optimization", ICLR 2021.
     """
 
-    optimizer: Callable[..., Any] | optax.GradientTransformation = static()
-    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    optimizer: Callable[..., optax.GradientTransformation] | optax.GradientTransformation = static()
+    settings: dict[str, Hyper] = dataclasses.field(default_factory=dict)
 
-    def _transform(self) -> Any:
+    def _transform(self) -> optax.GradientTransformation:
         if isinstance(self.optimizer, optax.GradientTransformation):
             return self.optimizer
         return self.optimizer(**self.settings)

@@ -1,12 +1,11 @@
 """FedSplit, with the two ways FedDyn's authors average it under partial participation."""
 
-from typing import Any
-
+from holdfast.core.hyper import Hyper
 from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt
 from holdfast.trees import Tree, add, axpy, scale, sub
 
 
-def _towards_reflection(at: ClientView, step_size: Any) -> Tilt:
+def _towards_reflection(at: ClientView, step_size: Hyper) -> Tilt:
     # |y - (2x - z)|^2 / (2s) has gradient (y - x)/s + (z - x)/s.
     return Tilt(linear=scale(1 / step_size, sub(at.mine, at.x)), pull=1 / step_size)
 
@@ -33,7 +32,7 @@ class SplitAll(Rule):
     """
 
     needs = frozenset({Need.HONEST_DELTA, Need.FIRST})
-    step_size: Any
+    step_size: Hyper
 
     def init(self, params: Tree) -> State:
         return State(server=params, client=params)  # mean of the z_i, z_i
@@ -74,7 +73,7 @@ class SplitActive(Rule):
 
     needs = frozenset({Need.FIRST})
     rewrites_delta = True
-    step_size: Any
+    step_size: Hyper
 
     def init(self, params: Tree) -> State:
         return State(client=params)

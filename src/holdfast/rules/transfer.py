@@ -1,14 +1,13 @@
 """Mixed federated learning: a loss at the server beside the clients', f = w_f f_f + w_c f_c."""
 
-from typing import Any
-
 from jax import tree
 
+from holdfast.core.hyper import Hyper
 from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt
-from holdfast.trees import Tree, scale, zeros
+from holdfast.trees import Number, Tree, scale, zeros
 
 
-def _merge(weights: tuple[Any, Any], federated: Tree, central: Tree) -> Tree:
+def _merge(weights: tuple[Hyper, Hyper], federated: Tree, central: Tree) -> Tree:
     f, c = weights
     return tree.map(lambda p, q: (f * p + c * q).astype(p.dtype), federated, central)
 
@@ -37,9 +36,9 @@ class ParallelTraining(Rule):
     """
 
     needs = frozenset({Need.SERVER_DATA, Need.WHOLE_MODEL})
-    federated: Any = 1.0
-    central: Any = 1.0
-    merge: tuple[Any, Any] = (1.0, 1.0)
+    federated: Hyper = 1.0
+    central: Hyper = 1.0
+    merge: tuple[Hyper, Hyper] = (1.0, 1.0)
 
     def tilt(self, at: ClientView) -> Tilt:
         return Tilt(weight=self.federated)
@@ -71,8 +70,8 @@ class OneWayTransfer(Rule):
     """
 
     needs = frozenset({Need.SERVER_DATA, Need.WHOLE_MODEL})
-    federated: Any = 1.0
-    central: Any = 1.0
+    federated: Hyper = 1.0
+    central: Hyper = 1.0
 
     def send(self, at: ServerView) -> tuple[Tree, Tree]:
         return scale(self.central, at.grad(at.x)), at.state
@@ -109,9 +108,9 @@ class TwoWayTransfer(Rule):
     needs = frozenset(
         {Need.SERVER_DATA, Need.WHOLE_MODEL, Need.PLAIN_STEPS, Need.PLAIN_SERVER_STEPS}
     )
-    federated: Any = 1.0
-    central: Any = 1.0
-    merge: tuple[Any, Any] = (0.5, 0.5)
+    federated: Hyper = 1.0
+    central: Hyper = 1.0
+    merge: tuple[Hyper, Hyper] = (0.5, 0.5)
 
     def init(self, params: Tree) -> State:
         return State(server=(zeros(params), zeros(params)))  # g_c, g_f
@@ -129,7 +128,7 @@ class TwoWayTransfer(Rule):
         (g_c, g_f), (mean_delta, mean_path) = at.state, heard
         moved, path = at.solve(at.x, Tilt(linear=g_f, weight=self.central))
 
-        def own(move: Tree, path: Any, other: Tree) -> Tree:
+        def own(move: Tree, path: Number, other: Tree) -> Tree:
             # every step added the other side's gradient, so -move/path is the sum of both
             return tree.map(lambda m, g: (-m / path - g).astype(m.dtype), move, other)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast import evaluate, processes
-from holdfast.config.build import Method, Plan
+from holdfast.config.build import Method, Study
 from holdfast.data import split
 from holdfast.engine.simulate import Run, simulate
 from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError
@@ -35,9 +35,9 @@ class Watcher(Protocol):
         """It is over; in words."""
 
 
-def create(plan: Plan, out: Path | None) -> RunFolder:
+def create(study: Study, out: Path | None) -> RunFolder:
     """A new folder for a checked experiment: the one given, or the next free under `runs`."""
-    path = next(_free(plan.name)) if out is None else out
+    path = next(_free(study.name)) if out is None else out
     path = Path(processes.told_by_first(str(path)))
     if processes.is_first() and path.exists():
         raise HoldfastError(
@@ -45,12 +45,12 @@ def create(plan: Plan, out: Path | None) -> RunFolder:
             f"`holdfast resume {path}`."
         )
     methods = description(
-        [(m.label, m.folder) for m in plan.methods],
-        plan.target,
-        plan.metric,
-        {m.label: {"of": m.of, "values": m.point.values} for m in plan.methods if m.point.values},
+        [(m.label, m.folder) for m in study.methods],
+        study.target,
+        study.metric,
+        {m.label: {"of": m.of, "values": m.point.values} for m in study.methods if m.point.values},
     )
-    return RunFolder.create(path, plan.file.as_used(), _split(plan), methods)
+    return RunFolder.create(path, study.file.as_used(), _split(study), methods)
 
 
 def _free(name: str) -> Iterator[Path]:
@@ -62,20 +62,20 @@ def _free(name: str) -> Iterator[Path]:
         number += 1
 
 
-def _split(plan: Plan) -> dict[str, Any]:
+def _split(study: Study) -> dict[str, Any]:
     """Clients by labels, for the picture of the split; sizes alone where labels are no classes."""
-    about: dict[str, Any] = {"sizes": plan.clients.sizes.tolist()}
-    if plan.has_labels:
-        counts = split.counts(plan.clients)
+    about: dict[str, Any] = {"sizes": study.clients.sizes.tolist()}
+    if study.has_labels:
+        counts = split.counts(study.clients)
         about["counts"] = counts[:_MOST_CLIENTS_SHOWN].tolist()
-        about["statistics"] = split.statistics(plan.clients).summary()
+        about["statistics"] = split.statistics(study.clients).summary()
     return about
 
 
-def execute(plan: Plan, folder: RunFolder, watcher: Watcher, sinks: tuple[Sink, ...] = ()) -> int:
+def execute(study: Study, folder: RunFolder, watcher: Watcher, sinks: tuple[Sink, ...] = ()) -> int:
     """Run what is not complete yet; a method that fails does not stop the others, and is counted."""
     with _interrupts() as again:
-        return _execute(plan, folder, watcher, (*sinks, again))
+        return _execute(study, folder, watcher, (*sinks, again))
 
 
 @contextlib.contextmanager
@@ -102,12 +102,12 @@ def _interrupts() -> Iterator[Sink]:
         signal.signal(signal.SIGINT, before)
 
 
-def _execute(plan: Plan, folder: RunFolder, watcher: Watcher, sinks: tuple[Sink, ...]) -> int:
+def _execute(study: Study, folder: RunFolder, watcher: Watcher, sinks: tuple[Sink, ...]) -> int:
     failures = 0
-    for method in plan.methods:
-        for seed in plan.seeds:
+    for method in study.methods:
+        for seed in study.seeds:
             files = folder.seed_folder(method.folder, seed)
-            watcher.begin(method.label, seed, plan.rounds)
+            watcher.begin(method.label, seed, study.rounds)
             if files.complete:
                 watcher.end("complete")
                 continue
@@ -115,7 +115,7 @@ def _execute(plan: Plan, folder: RunFolder, watcher: Watcher, sinks: tuple[Sink,
             try:
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always", HoldfastWarning)
-                    run = _run(plan, method, seed, files, folder, watcher, sinks)
+                    run = _run(study, method, seed, files, folder, watcher, sinks)
             except RoundFailedError as error:
                 failures += 1
                 files.path.mkdir(parents=True, exist_ok=True)
@@ -131,13 +131,15 @@ def _execute(plan: Plan, folder: RunFolder, watcher: Watcher, sinks: tuple[Sink,
             history = run.history
             times = history["seconds"].sum(), history["compile_seconds"].sum()
             spent = f"{times[0]:.1f} s, and {times[1]:.1f} s to compile"
-            folder.log(f"{what}: round {run.state.round}, {_last(run.state, plan.metric)}, {spent}")
-            watcher.end(_last(run.state, plan.metric))
+            folder.log(
+                f"{what}: round {run.state.round}, {_last(run.state, study.metric)}, {spent}"
+            )
+            watcher.end(_last(run.state, study.metric))
     return failures
 
 
 def _run(
-    plan: Plan,
+    study: Study,
     method: Method,
     seed: int,
     files: SeedFolder,
@@ -160,24 +162,24 @@ def _run(
         watcher.advance(state)
 
     run = simulate(
-        **plan.arguments(method, seed),
-        rounds=plan.rounds,
-        checkpoint=Checkpoint(files.checkpoints, plan.checkpoint_every, plan.checkpoint_keep),
+        **study.arguments(method, seed),
+        rounds=study.rounds,
+        checkpoint=Checkpoint(files.checkpoints, study.checkpoint_every, study.checkpoint_keep),
         progress=False,
         on_round=on_round,
     )
     files.begin(run.state)
-    files.finish(run.params, _clients(plan, run))
+    files.finish(run.params, _clients(study, run))
     return run
 
 
-def _clients(plan: Plan, run: Run) -> dict[str, Any]:
+def _clients(study: Study, run: Run) -> dict[str, Any]:
     """Every client's own model on test examples like its own."""
-    found = evaluate.personal(plan.tests).each(run.view, _MOST_CLIENTS_SHOWN)
+    found = evaluate.personal(study.tests).each(run.view, _MOST_CLIENTS_SHOWN)
     names = list(next(iter(found.values()), {}))
     return {
         "client": list(found),
-        "examples": [int(plan.clients.sizes[i]) for i in found],
+        "examples": [int(study.clients.sizes[i]) for i in found],
         **{name: [values[name] for values in found.values()] for name in names},
     }
 

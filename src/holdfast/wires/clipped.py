@@ -1,10 +1,9 @@
 """A bound on how far one reply can move anything."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
+from holdfast.core.hyper import Hyper
 from holdfast.errors import HoldfastError
 from holdfast.trees import Tree, norm, scale
 from holdfast.wires.wrapper import WireWrapper
@@ -28,11 +27,13 @@ class Clipped(WireWrapper):
     """
 
     lossless = False
-    bound: Any
+    bound: Hyper
 
     def __post_init__(self) -> None:
         if isinstance(self.bound, int | float) and not self.bound > 0:
-            raise HoldfastError(f"Clipped: bound={self.bound}; give a number above 0.")
+            raise HoldfastError(
+                f"Clipped: bound={self.bound}; give a number above 0.", about=("bound",)
+            )
 
     def encode(self, payload: Tree, mine: Tree, key: jax.Array) -> tuple[Tree, Tree, Tree]:
         length = norm(payload)

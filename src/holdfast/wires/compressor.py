@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import tree
+from jax.typing import DTypeLike
 
 from holdfast.core.struct import Struct, static
 from holdfast.errors import HoldfastError
@@ -26,11 +27,11 @@ class Compressor(Struct):
         """The code of a vector."""
         raise NotImplementedError
 
-    def decode(self, code: Tree, dtype: Any) -> jax.Array:
+    def decode(self, code: Tree, dtype: DTypeLike) -> jax.Array:
         """The vector a code stands for."""
         raise NotImplementedError
 
-    def bits(self, size: int, dtype: Any) -> int:
+    def bits(self, size: int, dtype: DTypeLike) -> int:
         """Bits of the code of a vector of `size` numbers of this type."""
         raise NotImplementedError
 
@@ -52,11 +53,11 @@ class Compressor(Struct):
         leaves of it: the variance bound, or that of a contraction whose error comes back."""
         return self.omega(size) if self.unbiased else (1 - self.delta(size)) / self.delta(size)
 
-    def fields(self, code: Tree, dtype: Any) -> list[Field]:
+    def fields(self, code: Tree, dtype: DTypeLike) -> list[Field]:
         """The code as whole numbers at their bit width."""
         raise NotImplementedError
 
-    def read(self, message: Reader, size: int, dtype: Any, key: jax.Array) -> Tree:
+    def read(self, message: Reader, size: int, dtype: DTypeLike, key: jax.Array) -> Tree:
         """The code again, from the fields of a message."""
         raise NotImplementedError
 

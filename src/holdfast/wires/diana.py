@@ -1,9 +1,8 @@
 """Compression of differences to a shift that learns, so that nothing is lost in the end."""
 
-from typing import Any
-
 import jax
 
+from holdfast.core.hyper import Hyper
 from holdfast.core.rule import State
 from holdfast.core.wire import Wire
 from holdfast.trees import Number, Tree, add, axpy, scale, sub, zeros
@@ -48,7 +47,7 @@ class Diana(Wire):
     lossless = False
     hears_each = False
     compressor: Compressor
-    beta: Any = None
+    beta: Hyper | None = None
 
     def init(self, payload: Tree, broadcast: Tree) -> State:
         return State(server=zeros(payload), client=zeros(payload))  # h, h_i

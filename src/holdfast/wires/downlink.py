@@ -43,7 +43,8 @@ class Downlink(WireWrapper):
         if hyper.varies(self.compressor):
             raise HoldfastError(
                 "Downlink: the compressor differs between clients, and everybody receives the same "
-                "broadcast; give one number, or a schedule."
+                "broadcast; give one number, or a schedule.",
+                about=("compressor",),
             )
 
     def init(self, payload: Tree, broadcast: Tree) -> State:

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+from jax.typing import DTypeLike
 
 
 class Field(NamedTuple):
@@ -36,13 +37,13 @@ class Reader:
         self._place = end
         return (bits << np.arange(width, dtype=np.uint64)).sum(axis=1, dtype=np.uint64)
 
-    def floats(self, count: int, dtype: Any) -> np.ndarray:
+    def floats(self, count: int, dtype: DTypeLike) -> np.ndarray:
         """The next `count` floating numbers."""
         width = float_width(dtype)
         return self.take(count, width).astype(f"u{width // 8}").view(np.dtype(dtype))
 
 
-def float_width(dtype: Any) -> int:
+def float_width(dtype: DTypeLike) -> int:
     """Bits of a floating number of this type."""
     return 8 * np.dtype(dtype).itemsize
 

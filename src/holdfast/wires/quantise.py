@@ -1,12 +1,14 @@
 """Send every coordinate, each in fewer bits."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
+from holdfast.core.hyper import Hyper
 from holdfast.core.struct import static
 from holdfast.errors import HoldfastError
 from holdfast.trees import Number
@@ -42,13 +44,15 @@ class Quantise(Compressor):
     Reference: Alistarh et al., "QSGD", NeurIPS 2017.
     """
 
-    levels: Any
+    levels: Hyper
 
     def __post_init__(self) -> None:
         if isinstance(self.levels, int | float) and self.levels < 1:
-            raise HoldfastError(f"Quantise: levels={self.levels}; give at least 1.")
+            raise HoldfastError(
+                f"Quantise: levels={self.levels}; give at least 1.", about=("levels",)
+            )
 
-    def _levels(self) -> Any:
+    def _levels(self) -> Number:
         if isinstance(self.levels, int | float | np.number):
             return int(self.levels)
         return jnp.floor(self.levels)
@@ -61,7 +65,7 @@ class Quantise(Compressor):
         up = jax.random.uniform(key, v.shape, v.dtype) < exact - low
         return Levels((jnp.sign(v) * (low + up.astype(v.dtype))).astype(jnp.int32), length)
 
-    def decode(self, code: Levels, dtype: Any) -> jax.Array:
+    def decode(self, code: Levels, dtype: DTypeLike) -> jax.Array:
         return code.scale * code.levels.astype(code.scale.dtype) / self._levels()
 
     def omega(self, size: int) -> Number:
@@ -71,14 +75,14 @@ class Quantise(Compressor):
     def _width(self) -> int:
         return (2 * int(self._levels())).bit_length()
 
-    def bits(self, size: int, dtype: Any) -> int:
+    def bits(self, size: int, dtype: DTypeLike) -> int:
         return float_width(dtype) + size * self._width()
 
-    def fields(self, code: Levels, dtype: Any) -> list[Field]:
+    def fields(self, code: Levels, dtype: DTypeLike) -> list[Field]:
         shifted = np.asarray(code.levels, np.int64) + int(self._levels())
         return [floats(code.scale), Field(shifted, self._width())]
 
-    def read(self, message: Reader, size: int, dtype: Any, key: jax.Array) -> Levels:
+    def read(self, message: Reader, size: int, dtype: DTypeLike, key: jax.Array) -> Levels:
         scale = message.floats(1, dtype)[0]
         shifted = message.take(size, self._width()).astype(np.int64)
         levels = (shifted - int(self._levels())).astype(np.int32)
@@ -92,13 +96,13 @@ class Powers(NamedTuple):
     exponents: jax.Array
 
 
-def _exponents(dtype: Any) -> tuple[int, int]:
+def _exponents(dtype: DTypeLike) -> tuple[int, int]:
     """Exponents of the smallest and the largest power of two of a type."""
     about = jnp.finfo(dtype)
     return int(about.minexp), int(about.maxexp) - 1
 
 
-def _exponent_width(dtype: Any) -> int:
+def _exponent_width(dtype: DTypeLike) -> int:
     lowest, highest = _exponents(dtype)
     return (highest - lowest + 1).bit_length()
 
@@ -130,7 +134,7 @@ class Natural(Compressor):
         stored = jnp.where((v == 0) | (power < lowest), 0, power - lowest + 1)
         return Powers(v < 0, stored.astype(jnp.int32))
 
-    def decode(self, code: Powers, dtype: Any) -> jax.Array:
+    def decode(self, code: Powers, dtype: DTypeLike) -> jax.Array:
         lowest, _ = _exponents(dtype)
         sign = jnp.where(code.negative, -1.0, 1.0).astype(dtype)
         power = jnp.ldexp(sign, code.exponents - 1 + lowest)
@@ -139,16 +143,16 @@ class Natural(Compressor):
     def omega(self, size: int) -> Number:
         return 0.125
 
-    def bits(self, size: int, dtype: Any) -> int:
+    def bits(self, size: int, dtype: DTypeLike) -> int:
         return size * (1 + _exponent_width(dtype))
 
-    def fields(self, code: Powers, dtype: Any) -> list[Field]:
+    def fields(self, code: Powers, dtype: DTypeLike) -> list[Field]:
         return [
             Field(np.asarray(code.negative), 1),
             Field(np.asarray(code.exponents), _exponent_width(dtype)),
         ]
 
-    def read(self, message: Reader, size: int, dtype: Any, key: jax.Array) -> Powers:
+    def read(self, message: Reader, size: int, dtype: DTypeLike, key: jax.Array) -> Powers:
         negative = message.take(size, 1).astype(bool)
         exponents = message.take(size, _exponent_width(dtype)).astype(np.int32)
         return Powers(jnp.asarray(negative), jnp.asarray(exponents))
@@ -184,19 +188,19 @@ class Sign(Compressor):
     def encode(self, v: jax.Array, key: jax.Array) -> Signs:
         return Signs(v < 0, jnp.mean(jnp.abs(v)))
 
-    def decode(self, code: Signs, dtype: Any) -> jax.Array:
+    def decode(self, code: Signs, dtype: DTypeLike) -> jax.Array:
         return jnp.where(code.negative, -code.scale, code.scale)
 
     def delta(self, size: int) -> Number:
         return 1 / size
 
-    def bits(self, size: int, dtype: Any) -> int:
+    def bits(self, size: int, dtype: DTypeLike) -> int:
         return size + float_width(dtype)
 
-    def fields(self, code: Signs, dtype: Any) -> list[Field]:
+    def fields(self, code: Signs, dtype: DTypeLike) -> list[Field]:
         return [Field(np.asarray(code.negative), 1), floats(code.scale)]
 
-    def read(self, message: Reader, size: int, dtype: Any, key: jax.Array) -> Signs:
+    def read(self, message: Reader, size: int, dtype: DTypeLike, key: jax.Array) -> Signs:
         negative = message.take(size, 1).astype(bool)
         return Signs(jnp.asarray(negative), jnp.asarray(message.floats(1, dtype)[0]))
 
@@ -227,22 +231,24 @@ class Cast(Compressor):
 
     def __post_init__(self) -> None:
         if self.dtype not in ("bfloat16", "float16"):
-            raise HoldfastError(f"Cast: dtype={self.dtype!r}; give 'bfloat16' or 'float16'.")
+            raise HoldfastError(
+                f"Cast: dtype={self.dtype!r}; give 'bfloat16' or 'float16'.", about=("dtype",)
+            )
 
     def encode(self, v: jax.Array, key: jax.Array) -> jax.Array:
         return v.astype(self.dtype)
 
-    def decode(self, code: jax.Array, dtype: Any) -> jax.Array:
+    def decode(self, code: jax.Array, dtype: DTypeLike) -> jax.Array:
         return code.astype(dtype)
 
     def delta(self, size: int) -> Number:
         return 1 - 4.0 ** -(8 if self.dtype == "bfloat16" else 11)
 
-    def bits(self, size: int, dtype: Any) -> int:
+    def bits(self, size: int, dtype: DTypeLike) -> int:
         return 16 * size
 
-    def fields(self, code: jax.Array, dtype: Any) -> list[Field]:
+    def fields(self, code: jax.Array, dtype: DTypeLike) -> list[Field]:
         return [floats(code)]
 
-    def read(self, message: Reader, size: int, dtype: Any, key: jax.Array) -> jax.Array:
+    def read(self, message: Reader, size: int, dtype: DTypeLike, key: jax.Array) -> jax.Array:
         return jnp.asarray(message.floats(size, jnp.dtype(self.dtype)))

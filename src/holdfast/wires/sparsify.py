@@ -1,12 +1,14 @@
 """Send some coordinates: k at random, or the k largest."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
+from holdfast.core.hyper import Hyper
 from holdfast.core.struct import static
 from holdfast.errors import HoldfastError
 from holdfast.trees import Number
@@ -21,19 +23,20 @@ class Sparse(NamedTuple):
     kept: jax.Array
 
 
-def _check(owner: str, k: Any, share: float | None) -> None:
+def _check(owner: str, k: Hyper | None, share: float | None) -> None:
     if (k is None) == (share is None):
         raise HoldfastError(
             f"{owner}: k={k}, share={share}; give one of them: a number of coordinates, "
-            f"or their share in (0, 1]."
+            f"or their share in (0, 1].",
+            about=("share",),
         )
     if isinstance(k, int | float) and k < 1:
-        raise HoldfastError(f"{owner}: k={k}; give at least 1.")
+        raise HoldfastError(f"{owner}: k={k}; give at least 1.", about=("k",))
     if share is not None and not 0 < share <= 1:
-        raise HoldfastError(f"{owner}: share={share}; give a number in (0, 1].")
+        raise HoldfastError(f"{owner}: share={share}; give a number in (0, 1].", about=("share",))
 
 
-def _kept(k: Any, share: float | None, size: int) -> Any:
+def _kept(k: Number, share: float | None, size: int) -> Number:
     """How many coordinates of a vector travel: an int if k is known, else a traced number."""
     if share is not None:
         return max(1, math.ceil(share * size))
@@ -42,7 +45,7 @@ def _kept(k: Any, share: float | None, size: int) -> Any:
     return jnp.clip(jnp.floor(k), 1, size)
 
 
-def _keep_first(order: jax.Array, k: Any, v: jax.Array) -> Sparse:
+def _keep_first(order: jax.Array, k: Number, v: jax.Array) -> Sparse:
     first = jnp.arange(v.size, dtype=jnp.int32) < jnp.asarray(k).astype(jnp.int32)
     kept = jnp.zeros(v.shape, bool).at[order].set(first)
     return Sparse(jnp.where(kept, v, jnp.zeros_like(v)), kept)
@@ -76,7 +79,7 @@ def _read_places(message: Reader, k: int, size: int) -> np.ndarray:
     return message.take(size, 1).astype(bool)
 
 
-def _read_values(message: Reader, kept: np.ndarray, dtype: Any) -> Sparse:
+def _read_values(message: Reader, kept: np.ndarray, dtype: DTypeLike) -> Sparse:
     values = np.zeros(len(kept), dtype)
     values[kept] = message.floats(int(kept.sum()), dtype)
     return Sparse(jnp.asarray(values), jnp.asarray(kept))
@@ -105,7 +108,7 @@ class RandK(Compressor):
     Reference: Khirirat et al., "Distributed learning with compressed gradients", 2018.
     """
 
-    k: Any = None
+    k: Hyper | None = None
     share: float | None = static(default=None)
     shared_seed: bool = static(default=False)
 
@@ -119,22 +122,22 @@ class RandK(Compressor):
     def encode(self, v: jax.Array, key: jax.Array) -> Sparse:
         return _keep_first(self._draw(v.size, key), _kept(self.k, self.share, v.size), v)
 
-    def decode(self, code: Sparse, dtype: Any) -> jax.Array:
+    def decode(self, code: Sparse, dtype: DTypeLike) -> jax.Array:
         return (1 + self.omega(code.values.size)) * code.values
 
     def omega(self, size: int) -> Number:
         return size / _kept(self.k, self.share, size) - 1
 
-    def bits(self, size: int, dtype: Any) -> int:
+    def bits(self, size: int, dtype: DTypeLike) -> int:
         k = int(_kept(self.k, self.share, size))
         return k * float_width(dtype) + (0 if self.shared_seed else _place_bits(k, size))
 
-    def fields(self, code: Sparse, dtype: Any) -> list[Field]:
+    def fields(self, code: Sparse, dtype: DTypeLike) -> list[Field]:
         kept = np.asarray(code.kept)
         places = [] if self.shared_seed else _place_fields(kept)
         return [*places, floats(np.asarray(code.values)[kept])]
 
-    def read(self, message: Reader, size: int, dtype: Any, key: jax.Array) -> Sparse:
+    def read(self, message: Reader, size: int, dtype: DTypeLike, key: jax.Array) -> Sparse:
         k = int(_kept(self.k, self.share, size))
         if self.shared_seed:
             kept = np.zeros(size, bool)
@@ -169,7 +172,7 @@ class TopK(Compressor):
     """
 
     unbiased = False
-    k: Any = None
+    k: Hyper | None = None
     share: float | None = static(default=None)
 
     def __post_init__(self) -> None:
@@ -179,20 +182,20 @@ class TopK(Compressor):
     def encode(self, v: jax.Array, key: jax.Array) -> Sparse:
         return _keep_first(jnp.argsort(-jnp.abs(v)), _kept(self.k, self.share, v.size), v)
 
-    def decode(self, code: Sparse, dtype: Any) -> jax.Array:
+    def decode(self, code: Sparse, dtype: DTypeLike) -> jax.Array:
         return code.values
 
     def delta(self, size: int) -> Number:
         return _kept(self.k, self.share, size) / size
 
-    def bits(self, size: int, dtype: Any) -> int:
+    def bits(self, size: int, dtype: DTypeLike) -> int:
         k = int(_kept(self.k, self.share, size))
         return k * float_width(dtype) + _place_bits(k, size)
 
-    def fields(self, code: Sparse, dtype: Any) -> list[Field]:
+    def fields(self, code: Sparse, dtype: DTypeLike) -> list[Field]:
         kept = np.asarray(code.kept)
         return [*_place_fields(kept), floats(np.asarray(code.values)[kept])]
 
-    def read(self, message: Reader, size: int, dtype: Any, key: jax.Array) -> Sparse:
+    def read(self, message: Reader, size: int, dtype: DTypeLike, key: jax.Array) -> Sparse:
         kept = _read_places(message, int(_kept(self.k, self.share, size)), size)
         return _read_values(message, kept, dtype)

@@ -43,7 +43,8 @@ def from_arrays(
     owners = None if client is None else as_plain(client)
     if owners is not None and owners.shape != (n,):
         raise HoldfastError(
-            f"from_arrays: client of shape {owners.shape} for {n} examples; give one per example."
+            f"from_arrays: client of shape {owners.shape} for {n} examples; give one per example.",
+            about=("client",),
         )
     return hold_out(examples, owners, classes, test_share, seed)
 
@@ -78,7 +79,8 @@ def as_inputs(x: Any, who: str) -> np.ndarray:
     a = np.asarray(x)
     if a.ndim == 0 or a.dtype.kind not in "biuf":
         raise HoldfastError(
-            f"{who}: x is {a.dtype} of shape {a.shape}; give numbers, with a row per example."
+            f"{who}: x is {a.dtype} of shape {a.shape}; give numbers, with a row per example.",
+            about=("x",),
         )
     if a.dtype.kind == "f":
         return a.astype(np.float32)
@@ -95,7 +97,8 @@ def as_labels(y: Any, who: str) -> tuple[np.ndarray, int | None]:
         return a.astype(np.int32), int(a.max()) + 1 if nameable else None
     if a.ndim != 1 or a.dtype.kind not in "bSUTO":
         raise HoldfastError(
-            f"{who}: labels are {a.dtype} of shape {a.shape}; give one number or name per example."
+            f"{who}: labels are {a.dtype} of shape {a.shape}; give one number or name per example.",
+            about=("y",),
         )
     names, codes = np.unique(a, return_inverse=True)
     return codes.astype(np.int32), len(names)

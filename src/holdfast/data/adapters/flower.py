@@ -57,12 +57,13 @@ def _partitions(source: Any, split: str) -> list[Any]:
     if not hasattr(source, "load_partition"):
         raise HoldfastError(
             f"{_WHO}: a {type(source).__name__} has no partitions; give a FederatedDataset or a "
-            f"partitioner."
+            f"partitioner.",
+            about=("source",),
         )
     if not hasattr(source, "partitioners"):
         return [source.load_partition(i) for i in range(source.num_partitions)]
     partitioners = source.partitioners
     if split not in partitioners:
         hint = did_you_mean(split, partitioners)
-        raise HoldfastError(f"{_WHO}: split `{split}` is not partitioned; {hint}")
+        raise HoldfastError(f"{_WHO}: split `{split}` is not partitioned; {hint}", about=("split",))
     return [source.load_partition(i, split) for i in range(partitioners[split].num_partitions)]

@@ -75,14 +75,20 @@ class Columns:
         if known is None or not hasattr(part, "__getitem__"):
             raise HoldfastError(
                 f"{who}: a {type(part).__name__} has no columns to read; give a datasets.Dataset, "
-                f"loaded without streaming."
+                f"loaded without streaming.",
+                about=("dataset",),
             )
         wanted = [*features, label] if client is None else [*features, label, client]
         for name in wanted:
             if name not in known:
-                raise HoldfastError(f"{who}: no column `{name}`; {did_you_mean(name, known)}")
+                argument = "label" if name == label else "client" if name == client else "features"
+                raise HoldfastError(
+                    f"{who}: no column `{name}`; {did_you_mean(name, known)}", about=(argument,)
+                )
         if not features:
-            raise HoldfastError(f"{who}: no features; give at least one column of {known}.")
+            raise HoldfastError(
+                f"{who}: no features; give at least one column of {known}.", about=("features",)
+            )
         about = getattr(part, "features", None) or {}
         inputs = [_array(_values(part, name, who), name, about.get(name), who) for name in features]
         self.x = inputs[0] if len(inputs) == 1 else _side_by_side(inputs, features, who)
@@ -97,7 +103,8 @@ def _splits(dataset: Any) -> list[Any]:
         return [dataset]
     if "train" not in dataset:
         raise HoldfastError(
-            f"{_WHO}: splits are {', '.join(dataset)}; give a DatasetDict with `train`, or one split."
+            f"{_WHO}: splits are {', '.join(dataset)}; give a DatasetDict with `train`, or one split.",
+            about=("dataset",),
         )
     test = next((dataset[name] for name in ("test", "validation") if name in dataset), None)
     return [dataset["train"]] if test is None else [dataset["train"], test]
@@ -166,7 +173,8 @@ def _side_by_side(inputs: list[np.ndarray], names: Sequence[str], who: str) -> n
         if a.ndim > 2:
             raise HoldfastError(
                 f"{who}: column `{name}` has rows of shape {a.shape[1:]}, which cannot stand beside "
-                f"other columns; give it alone."
+                f"other columns; give it alone.",
+                about=("features",),
             )
     flat = [a.reshape(len(a), -1).astype(np.float32) for a in inputs]
     return np.concatenate(flat, axis=1)

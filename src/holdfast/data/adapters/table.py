@@ -65,7 +65,10 @@ def from_table(
     inputs = [c for c in columns if c not in special] if features is None else list(features)
     for name in (*special, *inputs):
         if name not in columns:
-            raise HoldfastError(f"{_WHO}: no column `{name}`; {did_you_mean(name, columns)}")
+            argument = "label" if name == label else "client" if name == client else "features"
+            raise HoldfastError(
+                f"{_WHO}: no column `{name}`; {did_you_mean(name, columns)}", about=(argument,)
+            )
     if not inputs or not len(frame):
         what = "rows" if inputs else "columns with inputs"
         raise HoldfastError(f"{_WHO}: the table has no {what}; give at least one.")
@@ -81,14 +84,17 @@ def _read(table: Any) -> Any:
         return table
     if not isinstance(table, str | os.PathLike):
         raise HoldfastError(
-            f"{_WHO}: table is a {type(table).__name__}; give a DataFrame or the path of a file."
+            f"{_WHO}: table is a {type(table).__name__}; give a DataFrame or the path of a file.",
+            about=("table",),
         )
     path = Path(table)
     kind = next((s for s in path.suffixes if s in (".parquet", ".csv")), None)
     if kind is None:
-        raise HoldfastError(f"{_WHO}: {path} is no table; give a path ending in .parquet or .csv.")
+        raise HoldfastError(
+            f"{_WHO}: {path} is no table; give a path ending in .parquet or .csv.", about=("path",)
+        )
     if not path.exists():
-        raise HoldfastError(f"{_WHO}: {path} is missing; give the path of a file.")
+        raise HoldfastError(f"{_WHO}: {path} is missing; give the path of a file.", about=("path",))
     try:
         pandas = importlib.import_module("pandas")
         return (pandas.read_parquet if kind == ".parquet" else pandas.read_csv)(path)
@@ -98,7 +104,9 @@ def _read(table: Any) -> Any:
         ) from None
     except (ValueError, OSError) as error:
         reason = str(error).splitlines()[0]
-        raise HoldfastError(f"{_WHO}: {path} cannot be read: {reason}; check the file.") from None
+        raise HoldfastError(
+            f"{_WHO}: {path} cannot be read: {reason}; check the file.", about=("path",)
+        ) from None
 
 
 def _check_complete(frame: Any, columns: Sequence[str]) -> None:
@@ -129,12 +137,14 @@ def _numbers(column: Any, one_hot: bool) -> list[np.ndarray]:
     if values.dtype.kind in "mMc":
         raise HoldfastError(
             f"{_WHO}: column `{column.name}` holds {column.dtype}; turn it into numbers, or leave it out "
-            f"by features=."
+            f"by features=.",
+            about=("features",),
         )
     names, codes = np.unique(values.astype(str), return_inverse=True)
     if not one_hot:
         raise HoldfastError(
             f"{_WHO}: column `{column.name}` holds names such as {str(names[0])!r}; encode it as "
-            f"numbers, give one_hot=True, or leave it out by features=."
+            f"numbers, give one_hot=True, or leave it out by features=.",
+            about=("features",),
         )
     return [(codes == k).astype(np.float32) for k in range(len(names))]

@@ -37,11 +37,15 @@ def by_classes(
     check_counts("partition", clients=clients)
     y, found = read_labels(data, labels, "by_classes")
     if not 1 <= classes <= found:
-        raise HoldfastError(f"partition.by_classes: classes={classes} of {found}; give 1..{found}.")
+        raise HoldfastError(
+            f"partition.by_classes: classes={classes} of {found}; give 1..{found}.",
+            about=("classes",),
+        )
     if clients * classes < found:
         raise HoldfastError(
             f"partition.by_classes: {clients} clients with {classes} each cannot hold all "
-            f"{found} classes; give more clients or more classes each."
+            f"{found} classes; give more clients or more classes each.",
+            about=("clients",),
         )
     rng = np.random.default_rng(seed)
     dealt = rng.permutation(found)[np.arange(clients * classes) % found]

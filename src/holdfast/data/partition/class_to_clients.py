@@ -67,7 +67,8 @@ def dirichlet_by_class(
     if not 0 <= least <= average:
         raise HoldfastError(
             f"partition.dirichlet_by_class: min_examples={min_examples} with {n} examples for {clients} "
-            f"clients; give 0..{int(average)}."
+            f"clients; give 0..{int(average)}.",
+            about=("min_examples",),
         )
     rng = np.random.default_rng(seed)
     rows = rng.permutation(n)

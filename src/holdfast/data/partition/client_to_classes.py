@@ -88,13 +88,16 @@ def _sizes(
     if sizes is None:
         return lognormal_sizes(rng, n, clients, sigma, "dirichlet")
     if sigma != 0:
-        raise HoldfastError(f"partition.dirichlet: sizes and sigma={sigma}; give one of them.")
+        raise HoldfastError(
+            f"partition.dirichlet: sizes and sigma={sigma}; give one of them.", about=("sigma",)
+        )
     check_counts("partition", clients=clients)
     wanted = np.asarray(sizes)
     if len(wanted) != clients or wanted.min() < 0 or wanted.sum() > n:
         raise HoldfastError(
             f"partition.dirichlet: sizes are {len(wanted)} numbers adding up to {wanted.sum()}; "
-            f"give {clients}, not negative, of at most {n} in all."
+            f"give {clients}, not negative, of at most {n} in all.",
+            about=("sizes",),
         )
     return wanted
 

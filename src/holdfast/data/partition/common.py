@@ -23,7 +23,9 @@ def lognormal_sizes(
     """Lognormal sizes rescaled to the total; what rounding leaves goes to the largest fractions."""
     even = even_sizes(examples, clients)
     if not 0 <= sigma < math.inf:
-        raise HoldfastError(f"partition.{who}: sigma={sigma}; give a number of at least 0.")
+        raise HoldfastError(
+            f"partition.{who}: sigma={sigma}; give a number of at least 0.", about=("sigma",)
+        )
     if sigma == 0:
         return even
     logarithm = sigma * rng.standard_normal(clients)
@@ -40,15 +42,19 @@ def read_labels(data: Tree, labels: Any, who: str) -> tuple[np.ndarray, int]:
     """Labels as 0, 1, ... in sorted order, one per example, and how many different ones there are."""
     n = count(data)
     if labels is None and not hasattr(data, "y"):
-        raise HoldfastError(f"partition.{who}: data has no `.y`; give labels=, one per example.")
+        raise HoldfastError(
+            f"partition.{who}: data has no `.y`; give labels=, one per example.", about=("labels",)
+        )
     given = np.asarray(data.y if labels is None else labels)
     if given.ndim != 1:
         raise HoldfastError(
-            f"partition.{who}: labels have shape {given.shape}; give labels=, one per example."
+            f"partition.{who}: labels have shape {given.shape}; give labels=, one per example.",
+            about=("labels",),
         )
     if len(given) != n:
         raise HoldfastError(
-            f"partition.{who}: {len(given)} labels for {n} examples; give one each."
+            f"partition.{who}: {len(given)} labels for {n} examples; give one each.",
+            about=("labels",),
         )
     found, y = np.unique(given, return_inverse=True)
     return y, len(found)
@@ -58,11 +64,13 @@ def check_concentration(concentration: float, who: str) -> None:
     """Refuse what is not a concentration, or so extreme that its logarithms overflow."""
     if not concentration > 0:
         raise HoldfastError(
-            f"partition.{who}: concentration={concentration}; give a number above 0."
+            f"partition.{who}: concentration={concentration}; give a number above 0.",
+            about=("concentration",),
         )
     if not 1e-200 <= concentration <= 1e200:
         raise HoldfastError(
-            f"partition.{who}: concentration={concentration}; give a number from 1e-200 to 1e200."
+            f"partition.{who}: concentration={concentration}; give a number from 1e-200 to 1e200.",
+            about=("concentration",),
         )
 
 

@@ -20,6 +20,7 @@ def natural(data: Dataset) -> Clients:
     if not isinstance(data, Dataset):
         raise HoldfastError(
             f"partition.natural: data is a {type(data).__name__}; give the hf.data.Dataset that a "
-            f"loader returns, not its training examples alone."
+            f"loader returns, not its training examples alone.",
+            about=("data",),
         )
     return data.natural()[0]

@@ -103,7 +103,8 @@ def by(data: Tree, client_of_row: Any) -> Clients:
     owner = np.asarray(client_of_row)
     if len(owner) != count(data):
         raise HoldfastError(
-            f"partition.by: {len(owner)} owners for {count(data)} examples; give one per example."
+            f"partition.by: {len(owner)} owners for {count(data)} examples; give one per example.",
+            about=("owners",),
         )
     _, sizes = np.unique(owner, return_counts=True)
     order = np.argsort(owner, kind="stable")

@@ -49,7 +49,8 @@ def picture(clients: Clients, path: str | os.PathLike[str], labels: Any = None) 
     where = Path(path)
     if where.suffix not in _FORMATS:
         raise HoldfastError(
-            f"split.picture: {path} does not say the format; let it end in {', '.join(_FORMATS)}."
+            f"split.picture: {path} does not say the format; let it end in {', '.join(_FORMATS)}.",
+            about=("path",),
         )
     try:
         from matplotlib.figure import Figure

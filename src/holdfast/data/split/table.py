@@ -31,7 +31,9 @@ def counts(clients: Clients, labels: Any = None) -> np.ndarray:
     """
     found = read_labels(clients, labels)
     if found is None:
-        raise HoldfastError("split.counts: `.y` holds no classes; give labels=, one per example.")
+        raise HoldfastError(
+            "split.counts: `.y` holds no classes; give labels=, one per example.", about=("labels",)
+        )
     names, y = found
     n, classes = len(clients), len(names)
     if n * classes > _MOST_COUNTS:
@@ -54,7 +56,9 @@ def read_labels(clients: Clients, labels: Any) -> tuple[np.ndarray, np.ndarray] 
         return None
     n = count(clients.examples)
     if given.shape != (n,):
-        raise HoldfastError(f"split: labels of shape {given.shape}; give {n}, one per example.")
+        raise HoldfastError(
+            f"split: labels of shape {given.shape}; give {n}, one per example.", about=("labels",)
+        )
     names, y = np.unique(given, return_inverse=True)
     return names, y[clients.order]
 

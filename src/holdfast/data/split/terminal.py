@@ -40,7 +40,9 @@ def sketch(clients: Clients, width: int = 80, labels: Any = None, first: int = 2
     """
     for name, value, least in (("width", width, 30), ("first", first, 1)):
         if value < least:
-            raise HoldfastError(f"split.sketch: {name}={value}; give a number of at least {least}.")
+            raise HoldfastError(
+                f"split.sketch: {name}={value}; give a number of at least {least}.", about=(name,)
+            )
     shown = clients.subset(range(min(first, len(clients))))
     room = width - len(_HEAD)
     notes: list[str] = []
