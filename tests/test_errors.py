@@ -94,7 +94,7 @@ def test_an_argument_that_was_renamed():
     def bent(curvature=1.0, most=1):
         return curvature + most
 
-    assert RENAMED["bends"] == "curvature"
+    assert RENAMED["bends"] == ("curvature",)
     with pytest.raises(
         TypeError, match="bent: unknown argument `bends`; it is called `curvature` now"
     ):

@@ -10,8 +10,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 About: TypeAlias = tuple[str | int, ...]
 
-# Arguments and keys that were called something else: old name -> new name.
-RENAMED = {"bends": "curvature", "optimum": "solver", "most": "max_steps"}
+# Arguments and keys that were called something else: old name -> what it may be called now.
+RENAMED = {
+    "bends": ("curvature",),
+    "optimum": ("solver",),
+    "most": ("max_steps", "max_examples"),
+    "least": ("min_examples", "min_bytes"),
+    "smallest": ("min_examples",),
+    "steepest": ("max_curvature",),
+    "flattest": ("min_curvature",),
+    "judge": ("metrics",),
+}
 
 
 class HoldfastError(ValueError):
@@ -49,8 +58,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def right_name(word: str, known: Iterable[str]) -> str:
     """The same for an argument or a key, which may have been called otherwise."""
     known = list(known)
-    now = RENAMED.get(word)
-    return f"it is called `{now}` now." if now in known else did_you_mean(word, known)
+    now = next((name for name in RENAMED.get(word, ()) if name in known), None)
+    return did_you_mean(word, known) if now is None else f"it is called `{now}` now."
 
 
 def first_wrong(**right: bool) -> About:

@@ -17,7 +17,16 @@ from holdfast.trees import Number, Tree, axpy, float_type, norm
 Loss: TypeAlias = Callable[[Tree], Number]
 Gradient: TypeAlias = Callable[[Tree], Tree]
 
-__all__ = ["LBFGS", "GradientDescent", "Known", "LineSearch", "Optimum", "Solver"]
+__all__ = [
+    "LBFGS",
+    "Gradient",
+    "GradientDescent",
+    "Known",
+    "LineSearch",
+    "Loss",
+    "Optimum",
+    "Solver",
+]
 
 
 class Optimum(NamedTuple):

@@ -92,7 +92,7 @@ class Case:
         return simulate(case.experiment, rounds=rounds, checkpoint=checkpoint)
 
 
-class Round(NamedTuple):
+class _Round(NamedTuple):
     """One round of a simulation, ready to run."""
 
     simulation: Simulation
@@ -101,7 +101,7 @@ class Round(NamedTuple):
     placement: Placement
 
     @classmethod
-    def next(cls, case: Case, done: int) -> "Round":
+    def next(cls, case: Case, done: int) -> "_Round":
         """The round after so many."""
         simulation = Simulation(case.experiment)
         state = simulation.begin()
@@ -110,7 +110,7 @@ class Round(NamedTuple):
         plan = simulation.planner(state.round)
         return cls(simulation, state, simulation.inputs(state, plan), plan.placement)
 
-    def changed(self, order: Any = None, **slots: Any) -> "Round":
+    def changed(self, order: Any = None, **slots: Any) -> "_Round":
         """With other values in its slots, or the slots in another order."""
         inputs = dataclasses.replace(self.inputs, slots=self.inputs.slots._replace(**slots))
         leaf = self.placement.leaf
@@ -208,7 +208,7 @@ def _check_types(case: Case) -> None:
     """Models and states keep their types through a round, in 32 and 64 bits."""
     for bits, wide in (("float32", False), ("float32", True), ("float64", True)):
         with jax.enable_x64(wide):
-            _, state, inputs, _ = Round.next(_in_bits(case, bits), 0)
+            _, state, inputs, _ = _Round.next(_in_bits(case, bits), 0)
             # Types are known without compiling, let alone running.
             result = jax.eval_shape(federated_round, inputs)
             for what, before, after in (
@@ -241,7 +241,7 @@ def _in_bits(case: Case, bits: str) -> Case:
 
 def _check_order(case: Case) -> None:
     """In which order a cohort's clients are visited does not matter."""
-    given = Round.next(case, 1)
+    given = _Round.next(case, 1)
     back = np.arange(len(given.inputs.slots.client))[::-1]
     there, here = given.changed(order=back).run(), given.run()
     _require_close(there[:2], here[:2], "results of two orders")
@@ -249,9 +249,9 @@ def _check_order(case: Case) -> None:
     _require_close(states, here.client_states, "client states of two orders")
 
 
-def _short_round(case: Case) -> Round:
+def _short_round(case: Case) -> _Round:
     """The second round with one or two steps a client: what is not compiled takes its time."""
-    given = Round.next(case, 1)
+    given = _Round.next(case, 1)
     steps = given.inputs.slots.steps
     few = np.minimum(steps, 1 + np.arange(len(steps)) % 2).astype(steps.dtype)
     return given.changed(steps=few)
@@ -319,7 +319,7 @@ def _visit_all(shared: Shared, states: ClientState, slots: Slot) -> Reply:
 
 def _check_bytes(case: Case) -> None:
     """Clients reached only through bytes, side by side, give the same round; the ledger counts them."""
-    given = Round.next(case, 1)
+    given = _Round.next(case, 1)
     simulation, state, inputs, _ = given
     compiled = given.run()
     algorithm, key = inputs.algorithm, inputs.key

@@ -144,7 +144,6 @@ EXACT = {
     "fedpvr, not the table": (hf.algorithms.fedpvr(lambda path: path != "table"), {}),
     "scaffold option I": (hf.algorithms.scaffold(option="I"), {}),
     "fedavg with decay": (hf.algorithms.fedavg(), {"weight_decay": 0.1}),
-    "feddyn with decay": (hf.algorithms.feddyn(0.3), {"weight_decay": 0.1}),
     "fedavg with momentum": (hf.algorithms.fedavg(), {"momentum": 0.9}),
     "fedavg with Adam": (hf.algorithms.fedavg(), {"optimizer": optax.adam}),
     "fedprox with decay and clip": (hf.algorithms.fedprox(0.3), {"weight_decay": 0.1, "clip": 0.2}),
@@ -197,6 +196,11 @@ REFUSED = {
     "transfer beside control variates": (
         hf.Algorithm(transfer_and_memory),
         {},
+        "what a client remembers",
+    ),
+    "feddyn with decay": (
+        hf.algorithms.feddyn(0.3),
+        {"weight_decay": 0.1},
         "what a client remembers",
     ),
     "fedsplit": (hf.algorithms.fedsplit(0.5), {}, "what a client remembers"),
