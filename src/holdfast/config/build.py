@@ -22,6 +22,7 @@ from holdfast.engine.experiment import Experiment
 from holdfast.engine.server import Server
 from holdfast.engine.simulate import pretrain
 from holdfast.errors import HoldfastError, did_you_mean
+from holdfast.metrics import greater_is_better
 from holdfast.models import Model
 from holdfast.sweeps.naming import folder_name, label
 from holdfast.trees import Tree
@@ -158,8 +159,11 @@ def plan(file: ExperimentFile) -> Plan:
             f"`every` is {outlined.evaluate.every} with {made.rounds} rounds, so nothing would be "
             f"measured; give at most {made.rounds}.",
         )
-    measured = _try_out(made)
-    return dataclasses.replace(made, metric=_metric(file, outlined.metric, measured))
+    metric = _metric(file, outlined.metric, _try_out(made))
+    if made.target is not None:
+        with placed(file, ("metric",)):
+            greater_is_better(metric, model.greater_is_better)
+    return dataclasses.replace(made, metric=metric)
 
 
 def _section(file: ExperimentFile, name: str, make: Any, given: Any) -> Any:

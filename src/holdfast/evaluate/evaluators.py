@@ -16,6 +16,7 @@ from holdfast.core.round import pretended_server
 from holdfast.core.rule import ClientView
 from holdfast.data.clients import Clients, check_finite, count
 from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.metrics import greater_is_better
 from holdfast.models.model import Model
 from holdfast.record.state import RunState
 from holdfast.trees import Tree, describe_shapes, float_type, zeros
@@ -198,7 +199,7 @@ class Personal:
         out = {}
         for name in found[0]:
             values = np.sort([f[name] for f in found])
-            worst = values[::-1] if "loss" in name else values
+            worst = values[:: 1 if greater_is_better(name, scene.model.greater_is_better) else -1]
             out[f"personal_{name}"] = float(values.mean())
             out[f"personal_{name}_worst_tenth"] = float(worst[: -(-len(values) // 10)].mean())
         return _named(self.name, out)

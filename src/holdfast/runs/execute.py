@@ -15,11 +15,12 @@ from holdfast.data import split
 from holdfast.engine.simulate import Run, simulate
 from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError
 from holdfast.record.checkpoint import Checkpoint
+from holdfast.record.files import write_whole
 from holdfast.record.state import RunState
-from holdfast.runs.folder import RunFolder, SeedFolder, description, write_whole
+from holdfast.runs.folder import RunFolder, SeedFolder, description
 
 _MOST_CLIENTS_SHOWN = 500
-Sink = Callable[[str, int, dict[str, Any]], None]  # method's label, seed, one row of history
+Sink = Callable[[str, int, dict[str, Any]], None]  # method's label, seed, one record of its history
 
 
 class Watcher(Protocol):
@@ -49,6 +50,7 @@ def create(plan: Plan, out: Path | None) -> RunFolder:
         plan.target,
         plan.metric,
         {m.label: {"of": m.of, "values": m.point.values} for m in plan.methods if m.point.values},
+        plan.model.greater_is_better,
     )
     return RunFolder.create(path, plan.file.as_used(), _split(plan), methods)
 
@@ -88,7 +90,7 @@ def _interrupts() -> Iterator[Sink]:
         pressed = True
         raise KeyboardInterrupt
 
-    def again(method: str, seed: int, row: dict[str, Any]) -> None:
+    def again(method: str, seed: int, record: dict[str, Any]) -> None:
         if pressed:
             raise KeyboardInterrupt
 
@@ -183,6 +185,6 @@ def _clients(plan: Plan, run: Run) -> dict[str, Any]:
 
 
 def _last(state: RunState, metric: str) -> str:
-    values = [row[metric] for row in state.history if metric in row]
+    values = [record[metric] for record in state.history if metric in record]
     measured = f"{metric} {values[-1]:.4f}" if values else "nothing measured"
     return f"{measured}, {state.ledger.total / 1e6:.1f} MB"
