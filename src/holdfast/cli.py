@@ -238,10 +238,10 @@ def _describe(planned: Any) -> None:
     names = ", ".join(dict.fromkeys(m.of for m in planned.methods))
     seeds = f"{len(planned.seeds)} seed{'s' * (len(planned.seeds) > 1)}"
     lines.add_row("methods", f"{names}; {planned.rounds} rounds, {seeds} each")
-    swept = [m for m in planned.methods if m.point.values]
+    swept = [m for m in planned.methods if m.swept.values]
     if swept:
         for of in dict.fromkeys(m.of for m in swept):
-            points = [m.point.values for m in swept if m.of == of]
+            points = [m.swept.values for m in swept if m.of == of]
             count = f"{len(points)} point{'s' * (len(points) > 1)}"
             lines.add_row("sweep", f"{of}: {count}, {_ranges(points)}")
         runs = len(planned.methods) * len(planned.seeds)

@@ -37,12 +37,12 @@ class Method:
     local: Local
     server: Server | None
     of: str  # the label without the point
-    point: sweep.Point
+    swept: sweep.SweptMethod
 
     @property
     def at(self) -> KeyPath:
         """Where it stands in the file."""
-        return self.point.at
+        return self.swept.at
 
     @property
     def folder(self) -> str:
@@ -120,8 +120,8 @@ def outline(file: ExperimentFile) -> Any:
     sections = [("data",), ("partition",), ("model",), ("cohort",)]
     for at in sections:
         named(file, at, at[0], getattr(found, at[0]))
-    for point in sweep.points(file, found.sweep, found.algorithm):
-        named(point.file, point.at, "algorithm", point.table)
+    for swept in sweep.swept_methods(file, found.sweep, found.algorithm):
+        named(swept.file, swept.at, "algorithm", swept.table)
     return found
 
 
@@ -185,8 +185,8 @@ def _seeds(file: ExperimentFile, seeds: int | list[int]) -> tuple[int, ...]:
 def _methods(file: ExperimentFile, outlined: Any, server_data: Any) -> tuple[Method, ...]:
     names = [t["name"] for t in outlined.algorithm]
     methods = [
-        _method(point, outlined, server_data, repeated=names.count(point.table["name"]) > 1)
-        for point in sweep.points(file, outlined.sweep, outlined.algorithm)
+        _method(swept, outlined, server_data, repeated=names.count(swept.table["name"]) > 1)
+        for swept in sweep.swept_methods(file, outlined.sweep, outlined.algorithm)
     ]
     folders = [m.folder for m in methods]
     for i, method in enumerate(methods):
@@ -197,10 +197,10 @@ def _methods(file: ExperimentFile, outlined: Any, server_data: Any) -> tuple[Met
     return tuple(methods)
 
 
-def _method(point: sweep.Point, outlined: Any, server_data: Any, repeated: bool) -> Method:
-    file, at, table = point.file, point.at, point.table
+def _method(swept: sweep.SweptMethod, outlined: Any, server_data: Any, repeated: bool) -> Method:
+    file, at, table = swept.file, swept.at, swept.table
     with placed(file, ("local",)):
-        shared = make_local(file, ("local",), point.local)
+        shared = make_local(file, ("local",), swept.local)
     algorithm = make(file, at, "algorithm", table)
     if not isinstance(algorithm, Algorithm):
         raise file.error(
@@ -212,14 +212,14 @@ def _method(point: sweep.Point, outlined: Any, server_data: Any, repeated: bool)
             algorithm = dataclasses.replace(algorithm, wire=wire)
     own = table.get("local") or {}
     where = (*at, "local") if own else ("local",)
-    of = table.get("label") or _label(point.unswept, repeated)
+    of = table.get("label") or _label(swept.unswept, repeated)
     return Method(
-        label=f"{of} {label(point.values)}" if point.values else of,
+        label=f"{of} {label(swept.values)}" if swept.values else of,
         algorithm=algorithm,
-        local=make_local(file, where, _over(point.local, own)),
+        local=make_local(file, where, _over(swept.local, own)),
         server=make_server(file, outlined, server_data, shared),
         of=of,
-        point=point,
+        swept=swept,
     )
 
 
@@ -285,12 +285,12 @@ def _try_out(made: Plan) -> list[str]:
 
 
 def _blame(method: Method, message: str) -> ExperimentFileError:
-    file = method.point.file
+    file = method.swept.file
     if "simulate(server=" in message:
         message = re.sub(r"give simulate\(server=.*\)", "add [server] with examples = 500", message)
-    for swept in method.point.changed:
-        if speaks_of(message, str(swept[-1])):
-            return file.error(swept, message)
+    for changed in method.swept.changed:
+        if speaks_of(message, str(changed[-1])):
+            return file.error(changed, message)
     for pattern, section in _SPOKEN_OF:
         if re.search(pattern, message) and section in file.lines:
             return file.error(key_named(file, section, message), message)

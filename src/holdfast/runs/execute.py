@@ -49,7 +49,7 @@ def create(plan: Plan, out: Path | None) -> RunFolder:
         [(m.label, m.folder) for m in plan.methods],
         plan.target,
         plan.metric,
-        {m.label: {"of": m.of, "values": m.point.values} for m in plan.methods if m.point.values},
+        {m.label: {"of": m.of, "values": m.swept.values} for m in plan.methods if m.swept.values},
         plan.model.greater_is_better,
     )
     return RunFolder.create(path, plan.file.as_used(), _split(plan), methods)

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from holdfast.models.model import Model
 from holdfast.record.checkpoint import Checkpoint
 from holdfast.record.history import History
 from holdfast.record.state import RunState
+from holdfast.sweeps.grid import WAYS, combinations
 from holdfast.sweeps.naming import Point, folder_name, label
 from holdfast.sweeps.paths import Setting, at_point
 from holdfast.sweeps.results import Sweep, SweptRun
@@ -208,9 +208,8 @@ def _seeds(given: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def _points(over: Mapping[str, Sequence[Any]], how: str) -> list[Point]:
-    if how not in ("grid", "paired"):
-        hint = did_you_mean(str(how), ("grid", "paired"))
-        raise HoldfastError(f"sweep: how={how!r}; {hint}")
+    if how not in WAYS:
+        raise HoldfastError(f"sweep: how={how!r}; {did_you_mean(str(how), WAYS)}")
     if not isinstance(over, Mapping) or not over:
         raise HoldfastError(
             'sweep: over names nothing; give values by path, such as {"local.learning_rate": [0.05, 0.1]}.'
@@ -225,10 +224,10 @@ def _points(over: Mapping[str, Sequence[Any]], how: str) -> list[Point]:
     if how == "paired" and len(set(lengths.values())) > 1:
         numbers_of = ", ".join(f"{n} of `{path}`" for path, n in lengths.items())
         raise HoldfastError(f"sweep: paired values are {numbers_of}; give as many of each.")
-    combined = (
-        itertools.product(*over.values()) if how == "grid" else zip(*over.values(), strict=True)
-    )
-    points = [dict(zip(over, map(_plain, values), strict=True)) for values in combined]
+    points = [
+        dict(zip(over, map(_plain, values), strict=True))
+        for values in combinations(list(over.values()), how)
+    ]
     folders = [folder_name(label(point)) for point in points]
     for i, folder in enumerate(folders):
         if folders.index(folder) != i:
