@@ -186,9 +186,9 @@ def _divide(count: int, coordinator: str | None, rank: int) -> None:
 
 def _carry_out(planned: Any, folder: Any, report: bool, track: list[str]) -> None:
     from holdfast import processes
+    from holdfast.record.progress import of_command
     from holdfast.runs import results
     from holdfast.runs.compare import table
-    from holdfast.runs.display import Display
     from holdfast.runs.execute import execute
     from holdfast.runs.sinks import open_sink
 
@@ -198,8 +198,9 @@ def _carry_out(planned: Any, folder: Any, report: bool, track: list[str]) -> Non
             if not processes.is_first():
                 track = []
             sinks = tuple(open_sink(name, folder.path, open_sinks) for name in track)
-            display = open_sinks.enter_context(Display(err, runs, planned.rounds, planned.metric))
-            failures = execute(planned, folder, display, sinks)
+            shown = of_command(err, runs, planned.rounds, planned.metric)
+            progress = open_sinks.enter_context(shown)
+            failures = execute(planned, folder, progress, sinks)
     except KeyboardInterrupt:
         err.print(f"stopped; go on with: [bold]holdfast resume {folder.path}[/]")
         raise typer.Exit(130) from None

@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from holdfast import evaluate, processes
 from holdfast.config.build import Method, Plan
@@ -16,24 +16,12 @@ from holdfast.engine.simulate import Run, simulate
 from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError
 from holdfast.record.checkpoint import Checkpoint
 from holdfast.record.files import write_whole
+from holdfast.record.progress import Progress
 from holdfast.record.state import RunState
 from holdfast.runs.folder import RunFolder, SeedFolder, description
 
 _MOST_CLIENTS_SHOWN = 500
 Sink = Callable[[str, int, dict[str, Any]], None]  # method's label, seed, one record of its history
-
-
-class Watcher(Protocol):
-    """Whoever is looking while it runs."""
-
-    def begin(self, method: str, seed: int, rounds: int) -> None:
-        """A method and seed begins."""
-
-    def advance(self, state: RunState) -> None:
-        """A round is over."""
-
-    def end(self, outcome: str) -> None:
-        """It is over; in words."""
 
 
 def create(plan: Plan, out: Path | None) -> RunFolder:
@@ -74,10 +62,10 @@ def _split(plan: Plan) -> dict[str, Any]:
     return about
 
 
-def execute(plan: Plan, folder: RunFolder, watcher: Watcher, sinks: tuple[Sink, ...] = ()) -> int:
+def execute(plan: Plan, folder: RunFolder, progress: Progress, sinks: tuple[Sink, ...] = ()) -> int:
     """Run what is not complete yet; a method that fails does not stop the others, and is counted."""
     with _interrupts() as again:
-        return _execute(plan, folder, watcher, (*sinks, again))
+        return _execute(plan, folder, progress, (*sinks, again))
 
 
 @contextlib.contextmanager
@@ -104,26 +92,26 @@ def _interrupts() -> Iterator[Sink]:
         signal.signal(signal.SIGINT, before)
 
 
-def _execute(plan: Plan, folder: RunFolder, watcher: Watcher, sinks: tuple[Sink, ...]) -> int:
+def _execute(plan: Plan, folder: RunFolder, progress: Progress, sinks: tuple[Sink, ...]) -> int:
     failures = 0
     for method in plan.methods:
         for seed in plan.seeds:
             files = folder.seed_folder(method.folder, seed)
-            watcher.begin(method.label, seed, plan.rounds)
-            if files.complete:
-                watcher.end("complete")
-                continue
             what = f"{method.label}, seed {seed}"
+            progress.begin(what)
+            if files.complete:
+                progress.end("complete")
+                continue
             try:
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always", HoldfastWarning)
-                    run = _run(plan, method, seed, files, folder, watcher, sinks)
+                    run = _run(plan, method, seed, files, folder, progress, sinks)
             except RoundFailedError as error:
                 failures += 1
                 files.path.mkdir(parents=True, exist_ok=True)
                 write_whole(files.path / "failed.json", json.dumps({"message": str(error)}))
                 folder.log(f"{what}: {error}")
-                watcher.end(f"failed: {error}")
+                progress.end(f"failed: {error}")
                 continue
             except KeyboardInterrupt:
                 folder.log(f"{what}: stopped by the user")
@@ -134,7 +122,7 @@ def _execute(plan: Plan, folder: RunFolder, watcher: Watcher, sinks: tuple[Sink,
             times = history["seconds"].sum(), history["compile_seconds"].sum()
             spent = f"{times[0]:.1f} s, and {times[1]:.1f} s to compile"
             folder.log(f"{what}: round {run.state.round}, {_last(run.state, plan.metric)}, {spent}")
-            watcher.end(_last(run.state, plan.metric))
+            progress.end(_last(run.state, plan.metric))
     return failures
 
 
@@ -144,7 +132,7 @@ def _run(
     seed: int,
     files: SeedFolder,
     folder: RunFolder,
-    watcher: Watcher,
+    progress: Progress,
     sinks: tuple[Sink, ...],
 ) -> Run:
     begun = False
@@ -159,7 +147,7 @@ def _run(
             folder.log(f"{method.label}, seed {seed}: from round {state.round}")
         for sink in sinks:
             sink(method.label, seed, state.history[-1])
-        watcher.advance(state)
+        progress.advance(state)
 
     run = simulate(
         **plan.arguments(method, seed),

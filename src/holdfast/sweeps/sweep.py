@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +22,7 @@ from holdfast.evaluate import Evaluator
 from holdfast.models.model import Model
 from holdfast.record.checkpoint import Checkpoint
 from holdfast.record.history import History
+from holdfast.record.progress import Progress, of_sweep
 from holdfast.record.state import RunState
 from holdfast.sweeps.grid import WAYS, combinations
 from holdfast.sweeps.naming import Point, folder_name, label
@@ -120,7 +120,7 @@ def sweep(
         with _said_of(point):
             _check(setting, shared, chosen, _own_folders(store, point, chosen))
     runs = []
-    with _bar(algorithm.name, len(points) * len(chosen), rounds, progress) as bar:
+    with of_sweep(algorithm.name, len(points) * len(chosen), rounds, progress) as bar:
         for point, setting in zip(points, settings, strict=True):
             folders = _own_folders(store, point, chosen)
             runs.append(
@@ -132,19 +132,6 @@ def sweep(
     return Sweep(algorithm.name, tuple(points), chosen, tuple(runs))
 
 
-class _Bar:
-    """Where a progress bar would be, nobody is looking."""
-
-    def begin(self, what: str) -> None:
-        """A run begins."""
-
-    def advance(self, state: RunState) -> None:
-        """A round is over."""
-
-    def end(self) -> None:
-        """A run is over."""
-
-
 def _run(
     point: Point,
     setting: Setting,
@@ -153,7 +140,7 @@ def _run(
     rounds: int,
     store: Checkpoint | None,
     on_round: Callable[[RunState, Point, int], None] | None,
-    bar: _Bar,
+    bar: Progress,
 ) -> SweptRun:
     last: RunState | None = None
     failed = None
@@ -273,43 +260,3 @@ def _own_folders(
         return [None] * len(seeds)
     place = Path(store.folder) / folder_name(label(point))
     return [dataclasses.replace(store, folder=place / f"seed-{seed}") for seed in seeds]
-
-
-@contextlib.contextmanager
-def _bar(name: str, runs: int, rounds: int, wanted: bool | None) -> Iterator[_Bar]:
-    if not (sys.stderr.isatty() if wanted is None else wanted):
-        yield _Bar()
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[what]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as shown:
-        task = shown.add_task(name, total=runs * rounds, what="")
-
-        class Shown(_Bar):
-            ended = 0
-
-            def begin(self, what: str) -> None:
-                shown.update(task, what=what)
-
-            def advance(self, state: RunState) -> None:
-                shown.update(task, completed=self.ended * rounds + state.round)
-
-            def end(self) -> None:
-                self.ended += 1
-                shown.update(task, completed=self.ended * rounds)
-
-        yield Shown()
