@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from holdfast.data.clients import Clients, count
-from holdfast.data.partition.common import even_sizes, grouped, read_labels
+from holdfast.data.labels import read_labels
+from holdfast.data.partition.common import even_sizes, grouped
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.trees import Tree
 
@@ -34,7 +35,8 @@ def by_classes(
         [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
     """
     even_sizes(count(data), clients)  # refuses numbers of clients that make no sense
-    y, found = read_labels(data, labels, "by_classes")
+    names, y = read_labels(data, labels, "partition.by_classes")
+    found = len(names)
     if not 1 <= classes <= found:
         raise HoldfastError(f"partition.by_classes: classes={classes} of {found}; give 1..{found}.")
     if clients * classes < found:
@@ -87,7 +89,7 @@ def shards(
         raise HoldfastError(
             f"partition.shards: per_client={per_client!r}; give a whole number of at least 1."
         )
-    y, _ = read_labels(data, labels, "shards")
+    _, y = read_labels(data, labels, "partition.shards")
     receiver = np.random.default_rng(seed).permutation(clients * per_client) // per_client
     owner = np.repeat(receiver, even_sizes(n, clients * per_client))
     rows = np.argsort(y, kind="stable")
