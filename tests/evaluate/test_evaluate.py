@@ -1,5 +1,7 @@
 """Which model is measured, on what, and when."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -107,3 +109,21 @@ def test_centralised_has_one_model_for_all():
 def test_test_data_of_another_population_is_refused():
     with pytest.raises(hf.HoldfastError, match="3 clients have test data but the population has 4"):
         run(evaluate=hf.evaluate.personal(tiny_clients(sizes=(3, 3, 3), clients=3)))
+
+
+def test_the_worst_tenth_is_the_highest_of_what_is_better_low():
+    def metrics(params, batch):
+        wrong = 1 - MODEL.measure(params, batch)["accuracy"]
+        return {"error": wrong, "oddity": wrong, "accuracy": 1 - wrong}
+
+    model = dataclasses.replace(MODEL, metrics=metrics, greater_is_better={"oddity": False})
+    own = tiny_clients(seed=4)
+    evaluate = hf.evaluate.personal(own, name="validation")
+    settings = {"rounds": 1, "evaluate": evaluate}
+    result = hf.simulate(hf.algorithms.local_only(), model, tiny_clients(), LOCAL, **settings)
+    found = [accuracy(result.personal(i), own[i]) for i in range(4)]
+    assert min(found) < max(found)
+    last = result.history[-1]
+    for name in ("error", "oddity"):
+        assert last[f"validation_personal_{name}_worst_tenth"] == pytest.approx(1 - min(found))
+    assert last["validation_personal_accuracy_worst_tenth"] == pytest.approx(min(found))
