@@ -75,6 +75,8 @@ class Progress:
 
     def advance(self, state: RunState) -> None:
         """A round is over."""
+        if self._all is None:
+            return
         measured = self._measured(state)
         _update(self._run, completed=state.round, measured=measured)
         done = self._finished * self._rounds + state.round
@@ -121,6 +123,8 @@ def of_command(console: "Console", runs: int, rounds: int, metric: str) -> Progr
     """A line for every run; in a terminal, until all are over, two bars below: one for the run at
     hand with rate, metric and bytes, one for all runs with the time left.
     """
+    if not console.is_terminal:
+        return Progress(rounds, runs, console=console)
     from rich.console import Group
     from rich.live import Live
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -143,7 +147,6 @@ def of_command(console: "Console", runs: int, rounds: int, metric: str) -> Progr
         console=console,
     )
     all_runs.add_task("", total=runs * rounds)
-    both = Live(Group(run, all_runs), console=console, refresh_per_second=8, transient=True)
     return Progress(
         rounds,
         runs,
@@ -151,7 +154,7 @@ def of_command(console: "Console", runs: int, rounds: int, metric: str) -> Progr
         rates=True,
         all_runs=all_runs,
         run=run,
-        live=both if console.is_terminal else None,
+        live=Live(Group(run, all_runs), console=console, refresh_per_second=8, transient=True),
         console=console,
     )
 
