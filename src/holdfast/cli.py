@@ -189,9 +189,9 @@ def _divide(count: int, coordinator: str | None, rank: int) -> None:
 
 def _carry_out(study: "Study", folder: Any, report: bool, track: list[str]) -> None:
     from holdfast import processes
+    from holdfast.record.progress import of_command
     from holdfast.runs import results
     from holdfast.runs.compare import table
-    from holdfast.runs.display import Display
     from holdfast.runs.execute import execute
     from holdfast.runs.sinks import open_sink
 
@@ -201,8 +201,9 @@ def _carry_out(study: "Study", folder: Any, report: bool, track: list[str]) -> N
             if not processes.is_first():
                 track = []
             sinks = tuple(open_sink(name, folder.path, open_sinks) for name in track)
-            display = open_sinks.enter_context(Display(err, runs, study.rounds, study.metric))
-            failures = execute(study, folder, display, sinks)
+            shown = of_command(err, runs, study.rounds, study.metric)
+            progress = open_sinks.enter_context(shown)
+            failures = execute(study, folder, progress, sinks)
     except KeyboardInterrupt:
         err.print(f"stopped; go on with: [bold]holdfast resume {folder.path}[/]")
         raise typer.Exit(130) from None
@@ -241,10 +242,10 @@ def _describe(study: "Study") -> None:
     names = ", ".join(dict.fromkeys(m.of for m in study.methods))
     seeds = f"{len(study.seeds)} seed{'s' * (len(study.seeds) > 1)}"
     lines.add_row("methods", f"{names}; {study.rounds} rounds, {seeds} each")
-    swept = [m for m in study.methods if m.point.values]
+    swept = [m for m in study.methods if m.swept.values]
     if swept:
         for of in dict.fromkeys(m.of for m in swept):
-            points = [m.point.values for m in swept if m.of == of]
+            points = [m.swept.values for m in swept if m.of == of]
             count = f"{len(points)} point{'s' * (len(points) > 1)}"
             lines.add_row("sweep", f"{of}: {count}, {_ranges(points)}")
         runs = len(study.methods) * len(study.seeds)

@@ -90,7 +90,7 @@ def test_check_names_the_number_without_effect():
 
 
 def test_a_row_that_changes_shape_or_type_is_refused_before_the_run():
-    with pytest.raises(hf.HoldfastError, match=r"`settle` returns a row of .*float32"):
+    with pytest.raises(hf.HoldfastError, match=r"`settle` returns a state of .*float32"):
         hf.testing.check(hf.Algorithm(Widening()), only=["types"])
 
 

@@ -254,7 +254,7 @@ def test_dirichlet_by_class_that_needs_no_filling_follows_the_concentration():
         ),
         (
             lambda d: hf.data.partition.shards(d, 2, labels=[1, 2]),
-            r"2 labels for 20 examples; give one each",
+            r"shards: labels of shape \(2,\); give 20 by labels=, one per example",
         ),
         (
             lambda d: hf.data.partition.shards({"x": d.x}, 2),

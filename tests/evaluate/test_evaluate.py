@@ -1,5 +1,7 @@
 """Which model is measured, on what, and when."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,7 +41,7 @@ def test_at_an_interval():
 
 
 def test_large_test_sets_are_measured_in_parts(monkeypatch):
-    monkeypatch.setattr(hf.evaluate, "_LARGEST_BATCH", 16)
+    monkeypatch.setattr(hf.evaluate.evaluators, "_LARGEST_BATCH", 16)
     parts = run(evaluate=hf.evaluate.on(TEST))
     monkeypatch.undo()
     whole = run(evaluate=hf.evaluate.on(TEST))
@@ -52,15 +54,53 @@ def test_the_average_of_every_clients_latest_model(weighting):
     algorithm = hf.algorithms.fedavg(weighting=weighting)
     result = run(algorithm, evaluate=hf.evaluate.client_average(TEST))
     start = run(rounds=0).params
-    assert largest_difference(result.rows[2].rule[-1], start) == 0  # never active
+    assert largest_difference(result.client_states[2].latest, start) == 0  # never active
     sizes = tiny_clients().sizes if weighting == "examples" else np.ones(4)
-    models = [result.rows[i].rule[-1] for i in range(4)]
+    models = [result.client_states[i].latest for i in range(4)]
     mean = jax.tree.map(
         lambda *p: sum(w * q for w, q in zip(sizes / sizes.sum(), p, strict=True)), *models
     )
     assert result.history["average_accuracy"][-1] == pytest.approx(accuracy(mean, TEST))
     plain = run(algorithm)
     assert largest_difference(result.params, plain.params) == 0  # looking changes nothing
+
+
+def weighted_mean(result, weights):
+    models = [result.client_states[i].latest for i in range(len(weights))]
+    shares = np.array(weights) / np.sum(weights)
+    return jax.tree.map(lambda *p: sum(w * q for w, q in zip(shares, p, strict=True)), *models)
+
+
+def test_the_average_weighs_by_examples_processed_where_the_method_does():
+    # Three batches of 4: 4 + 3 + 4, 4 + 4 + 4, 4 + 1 + 4 and 4 + 4 + 1 of 7, 12, 5 and 9 examples.
+    result = hf.simulate(
+        hf.algorithms.fedavg(weighting="processed"),
+        MODEL,
+        tiny_clients(),
+        hf.Local(0.3, steps=3, batch_size=4),
+        2,
+        evaluate=hf.evaluate.client_average(TEST),
+    )
+    expected = hf.evaluate.measure(MODEL, weighted_mean(result, [11, 12, 9, 9]), TEST)["loss"]
+    assert result.history["average_loss"][-1] == pytest.approx(expected, rel=1e-6)
+    by_examples = hf.evaluate.measure(MODEL, weighted_mean(result, [7, 12, 5, 9]), TEST)["loss"]
+    assert abs(by_examples - expected) > 1e-3
+
+
+def test_the_average_weighs_populations_as_the_round_does():
+    """Two of four clients have as much to say together as the two others, three times over."""
+    few, many = tiny_clients().subset([0, 1]), tiny_clients().subset([2, 3])
+    joined = hf.join([hf.Population(few, MODEL), hf.Population(many, MODEL, weight=3.0)])
+    result = hf.simulate(
+        hf.algorithms.fedavg(),
+        **joined._asdict(),
+        local=LOCAL,
+        rounds=2,
+        evaluate=hf.evaluate.client_average(TEST),
+    )
+    weights = [1 * 7 / 19, 1 * 12 / 19, 3 * 5 / 14, 3 * 9 / 14]
+    expected = hf.evaluate.measure(MODEL, weighted_mean(result, weights), TEST)["loss"]
+    assert result.history["average_loss"][-1] == pytest.approx(expected, rel=1e-6)
 
 
 def test_each_clients_own_model_on_its_own_data():
@@ -87,7 +127,7 @@ def test_for_a_method_without_personal_models_it_is_the_servers():
 def test_or_the_model_each_client_trained_last():
     own = tiny_clients(seed=4)
     result = run(hf.algorithms.feddyn(0.1), evaluate=hf.evaluate.personal(own, latest=True))
-    found = [accuracy(result.rows[i].rule[-1], own[i]) for i in range(4)]
+    found = [accuracy(result.client_states[i].latest, own[i]) for i in range(4)]
     assert result.history["personal_accuracy"][-1] == pytest.approx(np.mean(found))
 
 
@@ -107,3 +147,21 @@ def test_centralised_has_one_model_for_all():
 def test_test_data_of_another_population_is_refused():
     with pytest.raises(hf.HoldfastError, match="3 clients have test data but the population has 4"):
         run(evaluate=hf.evaluate.personal(tiny_clients(sizes=(3, 3, 3), clients=3)))
+
+
+def test_the_worst_tenth_is_the_highest_of_what_is_better_low():
+    def metrics(params, batch):
+        wrong = 1 - MODEL.measure(params, batch)["accuracy"]
+        return {"error": wrong, "oddity": wrong, "accuracy": 1 - wrong}
+
+    model = dataclasses.replace(MODEL, metrics=metrics, greater_is_better={"oddity": False})
+    own = tiny_clients(seed=4)
+    evaluate = hf.evaluate.personal(own, name="validation")
+    settings = {"rounds": 1, "evaluate": evaluate}
+    result = hf.simulate(hf.algorithms.local_only(), model, tiny_clients(), LOCAL, **settings)
+    found = [accuracy(result.personal(i), own[i]) for i in range(4)]
+    assert min(found) < max(found)
+    last = result.history[-1]
+    for name in ("error", "oddity"):
+        assert last[f"validation_personal_{name}_worst_tenth"] == pytest.approx(1 - min(found))
+    assert last["validation_personal_accuracy_worst_tenth"] == pytest.approx(min(found))

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import holdfast as hf
-from holdfast.record import checkpoint as module
 from tests.problems import same_bits, tiny_clients
 
 MODEL = hf.models.mlp([4], classes=3)
@@ -85,7 +84,7 @@ def test_a_kill_while_writing_leaves_the_previous_save(tmp_path, monkeypatch):
     def killed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module.os, "replace", killed)
+    monkeypatch.setattr(os, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         run(3, checkpoint=hf.Checkpoint(tmp_path, every=1))
     monkeypatch.undo()

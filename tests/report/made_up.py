@@ -36,15 +36,22 @@ def client_results(seed, clients=CLIENTS, regression=False):
 
 
 def begin(
-    path: Path, labels, *, metric="accuracy", target=TARGET, clients=CLIENTS, regression=False
+    path: Path,
+    labels,
+    *,
+    metric="accuracy",
+    target=TARGET,
+    clients=CLIENTS,
+    regression=False,
+    greater_is_better=None,
 ):
     counts = np.arange(clients * CLASSES).reshape(clients, CLASSES) % 7
     split = {"sizes": counts.sum(axis=1).tolist()}
     if not regression:
         split |= {"counts": counts.tolist(), "statistics": "12 clients <own> examples"}
     named = [(label, f"m{i}") for i, label in enumerate(labels)]
-    folder = RunFolder.create(path, EXPERIMENT, split, description(named, target, metric))
-    return folder
+    about = description(named, target, metric, greater_is_better=greater_is_better)
+    return RunFolder.create(path, EXPERIMENT, split, about)
 
 
 def add(folder: RunFolder, number: int, seed: int, history, clients=None, failed=False):

@@ -313,3 +313,60 @@ def test_figures_of_a_sweep(tmp_path):
     pytest.importorskip("matplotlib")
     found = figures.write(made_up.swept(tmp_path / "swept"), tmp_path / "figures")
     assert {"sweep-rate.pdf", "sweep-alpha.png"} <= {path.name for path in found}
+
+
+def renamed(path, name, **about):
+    """Two methods of which the second is better by a loss of another name."""
+    folder = made_up.begin(path, ["high", "low"], metric=name, **about)
+    for number, slope in enumerate((0.01, 0.04)):
+        history = [{name: r.pop("loss"), **r} for r in made_up.rows(slope, 0, regression=True)]
+        clients = made_up.client_results(number, regression=True)
+        clients[name] = clients.pop("loss")
+        made_up.add(folder, number, 0, history, clients)
+    return results.load([path])
+
+
+@pytest.mark.parametrize(("name", "declared"), [("error", None), ("oddity", {"oddity": False})])
+def test_the_best_by_another_name_than_loss_is_the_lowest(tmp_path, name, declared):
+    run = renamed(tmp_path / "runs", name, target=1.5, greater_is_better=declared)
+    made = content(run)
+    assert [c["text"] for c in column(made, "rounds")] == ["> 20", "13"]
+    assert f"low ended with the lowest {name}, 1.200." in made["summary"]
+    assert "The worst-served tenth of clients does best with low" in made["summary"]
+    assert {h["title"]: h["method"] for h in made["highlights"]} == {
+        "Fewest rounds to the target": 1,
+        "Least traffic to the target": 1,
+        f"Lowest final {name}": 1,
+        f"Best {name} of the worst tenth": 1,
+    }
+    assert made["lower"] == {name: True}
+    assert fairness.distribution(run.methods[0], name).worst_tenth.mean == pytest.approx(
+        1 - 0.5 / 15
+    )
+
+
+def test_what_nobody_knows_the_direction_of_is_drawn_all_the_same(tmp_path):
+    run = renamed(tmp_path / "runs", "oddity", target=None)
+    assert "greater_is_better" not in run.folders[0].description()  # as in an older folder
+    made = content(run)
+    assert made["metrics"] == ["oddity"]
+    assert made["lower"] == {"oddity": None}
+    assert len(made["curves"][0]["metrics"]["oddity"]["mean"]) == 20
+    assert "ended with" not in made["summary"]
+    assert (made["highlights"], made["clients"]) == ([], {})
+    page.render(run)
+    pytest.importorskip("matplotlib")
+    assert len(figures.write(run, tmp_path / "figures")) == 6
+    with pytest.raises(HoldfastError, match="metric `oddity`: nobody said") as caught:
+        content(results.load([tmp_path / "runs"], target=1.5))
+    assert "methods.json" in str(caught.value)
+
+
+def test_a_direction_declared_by_one_folder_holds_for_the_others(tmp_path):
+    renamed(tmp_path / "old", "oddity", target=1.5)
+    renamed(tmp_path / "new", "oddity", target=1.5, greater_is_better={"oddity": False})
+    renamed(tmp_path / "odd", "oddity", target=1.5, greater_is_better={"oddity": True})
+    run = results.load([tmp_path / "old", tmp_path / "new"])
+    assert [m.rounds_to(1.5, "oddity").mean for m in run.methods] == [None, 13, None, 13]
+    with pytest.raises(HoldfastError, match=r"odd: `oddity` is better high, and in another .* low"):
+        results.load([tmp_path / "new", tmp_path / "odd"])

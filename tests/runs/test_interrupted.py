@@ -10,11 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from holdfast.config.build import study
 from holdfast.config.file import read
-from holdfast.runs.display import Display
+from holdfast.record.progress import Progress
 from holdfast.runs.execute import create, execute
 
 FILE = """\
@@ -123,8 +122,8 @@ def test_an_interrupt_that_a_library_swallows_still_stops_the_run(tmp_path, monk
     folder = create(made, Path("run"))
     with (
         pytest.raises(KeyboardInterrupt),
-        Display(Console(quiet=True), 2, 200, "accuracy") as shown,
+        Progress(200, 2) as silent,
     ):
-        execute(made, folder, shown, (swallows,))
+        execute(made, folder, silent, (swallows,))
     assert rounds_written(Path("run")) == 4
     assert signal.getsignal(signal.SIGINT) is before

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from holdfast.cli import app
 from holdfast.config import catalogue, examples
 from holdfast.config.file import locate, read
+from holdfast.metrics import Spread
 from holdfast.record.history import History
 from holdfast.runs import results
 from holdfast.runs.folder import RunFolder
@@ -143,9 +144,9 @@ def test_two_folders_side_by_side(made):
 
 
 def test_a_mean_is_only_of_all_seeds():
-    assert results.Spread((3.0, 5.0)).mean == 4.0
-    assert results.Spread((3.0, None)).mean is None
-    assert results.Spread((3.0, 5.0)).deviation == pytest.approx(np.std([3, 5], ddof=1))
+    assert Spread((3.0, 5.0)).mean == 4.0
+    assert Spread((3.0, None)).mean is None
+    assert Spread((3.0, 5.0)).deviation == pytest.approx(np.std([3, 5], ddof=1))
 
 
 def test_a_seed_stopped_before_it_measured_anything(made):
@@ -264,3 +265,49 @@ def test_the_environment_is_json(made):
     about = json.loads((path / "environment.json").read_text())
     assert about["command"]
     assert about["cores"] >= 1
+
+
+OWN_MODEL = """\
+import dataclasses
+import holdfast as hf
+
+def with_waste(classes: int, declared: bool = True):
+    plain = hf.models.softmax_regression(classes)
+    def metrics(params, batch):
+        found = plain.measure(params, batch)
+        return {"loss": found["loss"], "waste": 1 - found["accuracy"]}
+    declared = {"waste": False} if declared else None
+    return dataclasses.replace(plain, metrics=metrics, greater_is_better=declared)
+"""
+
+
+def own_model(place, declared):
+    (place / "own.py").write_text(OWN_MODEL)
+    model = f'name = "{place}/own.py:with_waste"\ndeclared = {str(declared).lower()}'
+    text = FILE.replace('name = "softmax_regression"', model).replace("seeds = [3, 5]", "seeds = 1")
+    file = place / "own.toml"
+    file.write_text('metric = "waste"\n' + text.partition('\n\n[[algorithm]]\nname = "fedprox"')[0])
+    return file
+
+
+def test_a_declared_direction_is_kept_in_the_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    out = tmp_path / "out"
+    holdfast("run", own_model(tmp_path, declared=True), "--out", out, "--set", "rounds=2")
+    assert json.loads((out / "methods.json").read_text())["greater_is_better"] == {"waste": False}
+    waste = results.load([out]).methods[0].histories[0]["waste"]
+    assert waste[1] < waste[0]
+    said = holdfast("compare", out, "--target", float(waste.mean()))
+    row = next(line for line in said.splitlines() if line.startswith("  fedavg"))
+    assert row.split()[1] == "2"
+
+
+def test_a_target_of_an_unknown_direction_is_refused_before_the_first_round(tmp_path):
+    file = own_model(tmp_path, declared=False)
+    words = ["run", str(file), "--dry-run"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2
+    said = " ".join(result.output.split())
+    assert "own.toml, line 1: metric `waste`: nobody said whether greater is better" in said
+    file.write_text(file.read_text().replace("target = 0.5\n", ""))
+    holdfast(*words)  # without a target it is not needed

@@ -9,6 +9,7 @@ import pytest
 import holdfast as hf
 from holdfast.engine.compiled import compiled_programs
 from holdfast.sweeps import naming
+from holdfast.sweeps.results import SweptRun
 from tests.problems import same_bits, tiny_clients
 
 MODEL = hf.models.mlp([4], classes=3)
@@ -243,6 +244,41 @@ def test_the_table(swept):
         found.best("acuracy")
     with pytest.raises(hf.HoldfastError, match=r"no point reached accuracy 1\.1 with every seed"):
         found.best(target=1.1)
+
+
+def made_up(name, directions=()):
+    """Two points whose metric ends at 0.3 and 0.1."""
+    runs = tuple(
+        (SweptRun({"rule.mu": mu}, 0, None, None, None, hf.History(records, directions), None),)
+        for mu, values in ((1, (0.2, 0.3)), (2, (0.9, 0.1)))
+        for records in [
+            tuple(
+                {"round": t + 1, name: v, "bytes_down": 1, "bytes_up": 1}
+                for t, v in enumerate(values)
+            )
+        ]
+    )
+    return hf.Sweep("fedprox", ({"rule.mu": 1}, {"rule.mu": 2}), (0,), runs)
+
+
+@pytest.mark.parametrize(("name", "directions"), [("error", ()), ("oddity", {"oddity": False})])
+def test_the_best_point_by_what_is_better_low(name, directions):
+    found = made_up(name, directions)
+    assert found.best(name) == {"rule.mu": 2}
+    assert [row.best.mean for row in found.table(name)] == [0.2, 0.1]
+    assert found.best(name, target=0.25) == {"rule.mu": 1}
+    assert made_up("accuracy").best() == {"rule.mu": 1}
+
+
+def test_a_table_needs_no_direction_but_the_best_point_does():
+    found = made_up("oddity")
+    assert [line.split() for line in repr(found).splitlines()[1:]] == [
+        ["mu", "final", "oddity", "best", "MB"],
+        ["1", "0.3000", "-", "4.00e-06"],
+        ["2", "0.1000", "-", "4.00e-06"],
+    ]
+    with pytest.raises(hf.HoldfastError, match="metric `oddity`: nobody said"):
+        found.best("oddity")
 
 
 def test_a_point_that_diverges_does_not_stop_the_others():

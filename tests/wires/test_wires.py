@@ -150,7 +150,7 @@ REFUSED = {
     "rows and a mean of few": (
         lambda: hf.Algorithm(hf.Uploaded(hf.rules.Dynamic(0.1)), W.Diana(W.Natural())),
         {"cohort": hf.cohorts.fixed(3)},
-        r"Dynamic keeps rows .* let everyone take part",
+        r"Dynamic keeps client states .* let everyone take part",
     ),
     "no k": (lambda: W.RandK(), {}, r"RandK: k=None, share=None; give one of them"),
     "k too small": (lambda: W.TopK(k=0), {}, r"TopK: k=0; give at least 1"),

@@ -23,6 +23,7 @@ from holdfast.engine.server import Server
 from holdfast.engine.setup import checked
 from holdfast.engine.simulate import pretrain
 from holdfast.errors import About, HoldfastError, did_you_mean
+from holdfast.metrics import greater_is_better
 from holdfast.models import Model
 from holdfast.sweeps.naming import folder_name, label
 from holdfast.trees import Tree
@@ -37,12 +38,12 @@ class Method:
     local: Local
     server: Server | None
     of: str  # the label without the point
-    point: sweep.Point
+    swept: sweep.SweptMethod
 
     @property
     def at(self) -> KeyPath:
         """Where it stands in the file."""
-        return self.point.at
+        return self.swept.at
 
     @property
     def folder(self) -> str:
@@ -73,6 +74,8 @@ class Study:
     engine: CompiledEngine | None
     storage: Storage
     methods: tuple[Method, ...]
+    # Experiments that were put together when the file was checked, until they run.
+    _made: dict[tuple[str, int], Experiment] = dataclasses.field(default_factory=dict)
 
     @property
     def server(self) -> Server | None:
@@ -91,22 +94,26 @@ class Study:
         labels = np.asarray(self.clients.examples.y)
         return labels.ndim == 1 and np.issubdtype(labels.dtype, np.integer)
 
-    def arguments(self, method: Method, seed: int) -> dict[str, Any]:
-        """The arguments of `simulate` that a method and a seed share with `Experiment`."""
-        return {
-            "algorithm": method.algorithm,
-            "model": self.model,
-            "clients": self.clients,
-            "local": method.local,
-            "cohort": self.cohort,
-            "evaluate": self.evaluators,
-            "seed": seed,
-            "params": self._start(method, seed),
-            "server": method.server,
-            "select": self.select,
-            "engine": self.engine,
-            "storage": self.storage,
-        }
+    def experiment(self, method: Method, seed: int) -> Experiment:
+        """What `simulate` runs for a method and a seed; made and checked once."""
+        known = self._made.pop((method.label, seed), None)
+        return self._make(method, seed) if known is None else known
+
+    def _make(self, method: Method, seed: int) -> Experiment:
+        return Experiment(
+            method.algorithm,
+            self.model,
+            self.clients,
+            method.local,
+            cohort=self.cohort,
+            evaluate=self.evaluators,
+            seed=seed,
+            params=self._start(method, seed),
+            server=method.server,
+            select=self.select,
+            engine=self.engine,
+            storage=self.storage,
+        )
 
     def _start(self, method: Method, seed: int) -> Tree:
         if not self.pretrain or method.server is None:
@@ -119,8 +126,8 @@ def sections(file: ExperimentFile) -> FileSchema:
     found: Any = schema.check(file, (), FileSchema, file.values)
     for kind in ("data", "partition", "model", "cohort"):
         named(file, (kind,), kind, getattr(found, kind))
-    for point in sweep.points(file, found.sweep, found.algorithm):
-        named(point.file, point.at, "algorithm", point.table)
+    for swept in sweep.swept_methods(file, found.sweep, found.algorithm):
+        named(swept.file, swept.at, "algorithm", swept.table)
     return found
 
 
@@ -158,8 +165,11 @@ def study(file: ExperimentFile) -> Study:
             f"`every` is {given.evaluate.every} with {made.rounds} rounds, so nothing would be "
             f"measured; give at most {made.rounds}.",
         )
-    measured = _try_out(made)
-    return dataclasses.replace(made, metric=_metric(file, given.metric, measured))
+    metric = _metric(file, given.metric, _try_out(made))
+    if made.target is not None:
+        with located(file, ("metric",)):
+            greater_is_better(metric, model.greater_is_better)
+    return dataclasses.replace(made, metric=metric)
 
 
 def _section(file: ExperimentFile, name: str, make: Any, given: Any) -> Any:
@@ -179,8 +189,8 @@ def _seeds(file: ExperimentFile, seeds: int | list[int]) -> tuple[int, ...]:
 def _methods(file: ExperimentFile, given: FileSchema, server_data: Any) -> tuple[Method, ...]:
     names = [t["name"] for t in given.algorithm]
     methods = [
-        _method(point, given, server_data, repeated=names.count(point.table["name"]) > 1)
-        for point in sweep.points(file, given.sweep, given.algorithm)
+        _method(swept, given, server_data, repeated=names.count(swept.table["name"]) > 1)
+        for swept in sweep.swept_methods(file, given.sweep, given.algorithm)
     ]
     folders = [m.folder for m in methods]
     for i, method in enumerate(methods):
@@ -191,9 +201,11 @@ def _methods(file: ExperimentFile, given: FileSchema, server_data: Any) -> tuple
     return tuple(methods)
 
 
-def _method(point: sweep.Point, given: FileSchema, server_data: Any, repeated: bool) -> Method:
-    file, at, table = point.file, point.at, point.table
-    shared = make_local(file, ("local",), point.local)
+def _method(
+    swept: sweep.SweptMethod, given: FileSchema, server_data: Any, repeated: bool
+) -> Method:
+    file, at, table = swept.file, swept.at, swept.table
+    shared = make_local(file, ("local",), swept.local)
     algorithm = make(file, at, "algorithm", table)
     if not isinstance(algorithm, Algorithm):
         raise file.error(
@@ -205,14 +217,14 @@ def _method(point: sweep.Point, given: FileSchema, server_data: Any, repeated: b
             algorithm = dataclasses.replace(algorithm, wire=wire)
     own = table.get("local") or {}
     where = (*at, "local") if own else ("local",)
-    of = table.get("label") or _label(point.unswept, repeated)
+    of = table.get("label") or _label(swept.unswept, repeated)
     return Method(
-        label=f"{of} {label(point.values)}" if point.values else of,
+        label=f"{of} {label(swept.values)}" if swept.values else of,
         algorithm=algorithm,
-        local=make_local(file, where, _over(point.local, own)),
+        local=make_local(file, where, _over(swept.local, own)),
         server=make_server(file, given, server_data, shared),
         of=of,
-        point=point,
+        swept=swept,
     )
 
 
@@ -256,18 +268,20 @@ def _try_out(made: Study) -> list[str]:
     measured: list[str] = []
     for method in made.methods:
         try:
-            experiment = checked(Experiment(**made.arguments(method, made.seeds[0])))
+            experiment = made._make(method, made.seeds[0])
+            setup = checked(experiment)
         except HoldfastError as error:
-            raise method.point.file.error(_location(method, error.about), str(error)) from None
+            raise method.swept.file.error(_location(method, error.about), str(error)) from None
+        made._made[method.label, made.seeds[0]] = experiment
         if not measured:
             batch = tree.map(lambda a: a[:1], made.dataset.test)
-            measured = list(jax.eval_shape(made.model.measure, experiment.params, batch))
+            measured = list(jax.eval_shape(made.model.measure, setup.params, batch))
     return measured
 
 
 def _location(method: Method, about: About) -> KeyPath:
     """Where the file has what an error of a run is about; the method itself if it has it nowhere."""
-    values, own = method.point.file.values, method.point.table.get("local") or {}
+    values, own = method.swept.file.values, method.swept.table.get("local") or {}
     if about[:2] == ("server", "local") and "local" not in values.get("server", {}):
         about = about[1:]  # the server trains as clients do
     if about[:1] == ("algorithm",):

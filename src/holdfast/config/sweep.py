@@ -2,15 +2,14 @@
 
 import copy
 import dataclasses
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from holdfast.config.file import ExperimentFile, KeyPath, put
 from holdfast.errors import HoldfastError, did_you_mean
+from holdfast.sweeps.grid import WAYS, combinations
 from holdfast.sweeps.naming import brief, short_names
 
-WAYS = ("grid", "paired")
 # Either replaces the other in a method's own local training.
 INSTEAD = {"steps": "epochs", "epochs": "steps"}
 _EXAMPLE = '"local.learning_rate" = [0.05, 0.1] or "algorithm.feddyn.alpha" = [0.01, 0.1]'
@@ -53,7 +52,7 @@ class Axis:
 
 
 @dataclasses.dataclass(frozen=True)
-class Point:
+class SweptMethod:
     """One method to run: an entry of `[[algorithm]]` with one combination of values."""
 
     file: ExperimentFile  # as if the values were written in it; messages point at [sweep]
@@ -83,7 +82,9 @@ class Point:
         return self.file.values["local"]
 
 
-def points(file: ExperimentFile, section: dict[str, Any], tables: list[Any]) -> list[Point]:
+def swept_methods(
+    file: ExperimentFile, section: dict[str, Any], tables: list[Any]
+) -> list[SweptMethod]:
     """Every method to run, in the order of the file; the entries as they are without `[sweep]`."""
     file = dataclasses.replace(file, values={**file.values, "algorithm": tables})
     how = section.get("how", "grid")
@@ -98,7 +99,7 @@ def points(file: ExperimentFile, section: dict[str, Any], tables: list[Any]) -> 
     ]
     _check(file, axes, how)
     return [
-        _point(file, number, concerned, combination)
+        _swept_method(file, number, concerned, combination)
         for number, table in enumerate(tables)
         for concerned in [[a for a in axes if a.concerns(number, table, axes)]]
         for combination in _combinations(concerned, how)
@@ -175,17 +176,14 @@ def _check(file: ExperimentFile, axes: list[Axis], how: str) -> None:
 
 
 def _combinations(axes: list[Axis], how: str) -> list[tuple[Any, ...]]:
-    lists = [axis.values for axis in axes]
-    if how == "grid" or not axes:
-        return list(itertools.product(*lists))
+    found = combinations([axis.values for axis in axes], how)
     # A method that only some of the keys concern may have the same pair several times.
-    pairs = list(zip(*lists, strict=True))
-    return [pair for i, pair in enumerate(pairs) if pair not in pairs[:i]]
+    return [c for i, c in enumerate(found) if how == "grid" or c not in found[:i]]
 
 
-def _point(
+def _swept_method(
     file: ExperimentFile, number: int, axes: list[Axis], combination: tuple[Any, ...]
-) -> Point:
+) -> SweptMethod:
     values, lines, changed = copy.deepcopy(file.values), dict(file.lines), dict(file.changed)
     targets: list[KeyPath] = []
     for axis, value in zip(axes, combination, strict=True):
@@ -206,4 +204,4 @@ def _point(
     names = short_names([axis.name for axis in axes])
     by_name = {names[a.name]: value for a, value in zip(axes, combination, strict=True)}
     made = dataclasses.replace(file, values=values, lines=lines, changed=changed)
-    return Point(made, number, by_name, tuple(targets))
+    return SweptMethod(made, number, by_name, tuple(targets))

@@ -13,6 +13,7 @@ from jax import lax, tree
 from holdfast.cohorts import Cohort, Everyone
 from holdfast.data.clients import Clients
 from holdfast.errors import HoldfastError, explain_constructor
+from holdfast.metrics.metric import directions
 from holdfast.models.model import Model
 from holdfast.trees import Tree, describe_shapes, signature
 
@@ -182,4 +183,6 @@ def _joined_model(models: tuple[Model, ...]) -> Model:
             elif g == 0:
                 m.check(examples)
 
-    return Model(init, loss, metrics, check, name=" + ".join(m.name for m in models))
+    declared = dict(pair for m in models for pair in directions(m.greater_is_better))
+    name = " + ".join(m.name for m in models)
+    return Model(init, loss, metrics, check, name=name, greater_is_better=declared)

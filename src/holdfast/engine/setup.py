@@ -27,7 +27,10 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluate.protocol import Evaluator
 from holdfast.models.model import Model
 from holdfast.record.identity import describe, digest
-from holdfast.trees import Tree, describe_shapes
+from holdfast.trees import Tree, describe_shapes, nbytes
+
+# Bytes of a model; the many experiments of a file or a sweep are checked before the first of them runs.
+_KEPT = 4 * 10**6
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -68,11 +71,12 @@ class Setup:
 
 
 def checked(experiment: Experiment) -> Setup:
-    """Refuse what cannot work. Done once: the answer stays with the experiment."""
+    """Refuse what cannot work. Done once: the answer stays with the experiment, if it is not large."""
     known: dict[str, Any] = vars(experiment)
-    if "_setup" not in known:
-        known["_setup"] = _checked(experiment)
-    return known["_setup"]
+    found: Setup = known.get("_setup") or _checked(experiment)
+    if nbytes(found.params) <= _KEPT:
+        known["_setup"] = found
+    return found
 
 
 def _checked(given: Experiment) -> Setup:

@@ -1,9 +1,7 @@
 """Running rounds: `rounds` yields the state after each, `simulate` runs a number of them."""
 
-import contextlib
 import dataclasses
-import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Unpack
 
@@ -12,7 +10,6 @@ from jax import tree
 
 from holdfast import processes
 from holdfast.client_states.states import ClientStates
-from holdfast.client_states.storage import Storage
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.local import Local
 from holdfast.data.clients import Clients
@@ -25,6 +22,7 @@ from holdfast.models.model import Model
 from holdfast.record.checkpoint import Checkpoint
 from holdfast.record.history import History
 from holdfast.record.ledger import Ledger
+from holdfast.record.progress import of_run
 from holdfast.record.state import RunState
 from holdfast.trees import Tree
 
@@ -168,17 +166,14 @@ def simulate(
             f"simulate: rounds={rounds!r}; give a whole number of at least 0.", about=("rounds",)
         )
     store = Checkpoint(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
-    if store is not None:
-        storage = (given.storage or Storage()).beside(Path(store.folder))
-        given = dataclasses.replace(given, storage=storage)
-    simulation = Simulation(given)
+    simulation = Simulation(given, None if store is None else Path(store.folder))
     state = simulation.go_on_from(start)
     identity = simulation.setup.identity() if store else {}
     if store and start is None:
         state = store.load(state, identity) or state
     saved = state.round
     try:
-        with _bar(given.algorithm.name, rounds, progress) as show:
+        with of_run(given.algorithm.name, rounds, progress) as bar:
             stream = _advance_for_ever(simulation, state)
             while state.round < rounds:
                 state = next(stream)
@@ -187,7 +182,7 @@ def simulate(
                     saved = state.round
                 if on_round is not None:
                     on_round(state)
-                show(state)
+                bar.advance(state)
     except KeyboardInterrupt:
         # Several processes are not stopped in the same round, so they cannot save together.
         if store and saved < state.round and processes.count() == 1:
@@ -227,36 +222,3 @@ def pretrain(
     return simulate(
         Algorithm(name="pretrain"), model, data, server.local, rounds, seed=seed, params=params
     ).params
-
-
-@contextlib.contextmanager
-def _bar(name: str, rounds: int, wanted: bool | None) -> Iterator[Callable[[RunState], None]]:
-    if not (sys.stderr.isatty() if wanted is None else wanted) or not processes.is_first():
-        yield lambda state: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description:12}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[measured]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(name, total=rounds, measured="")
-
-        def show(state: RunState) -> None:
-            last = state.history[-1]
-            measured = [f"{n} {last[n]:.3f}" for n in ("loss", "accuracy") if n in last]
-            measured.append(f"{state.ledger.total / 1e6:.1f} MB")
-            bar.update(task, completed=state.round, measured="  ".join(measured))
-
-        yield show

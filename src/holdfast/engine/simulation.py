@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import time
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -32,10 +33,16 @@ from holdfast.trees import Tree, describe_shapes, float_type, nbytes, signature
 
 
 class Simulation:
-    """An experiment that runs: `advance` goes from one state to the next."""
+    """An experiment that runs: `advance` goes from one state to the next.
 
-    def __init__(self, experiment: Experiment) -> None:
-        self.setup = setup = checked(experiment)
+    Client states that outgrow memory go to `folder`, unless the experiment's storage names another.
+    """
+
+    def __init__(self, experiment: Experiment, folder: Path | None = None) -> None:
+        setup = checked(experiment)
+        if folder is not None:
+            setup = dataclasses.replace(setup, storage=setup.storage.beside(folder))
+        self.setup = setup
         self.experiment, self.params = experiment, setup.params
         first = draw(setup.cohort, setup.batches, experiment.seed, 0)
         self.feed = choose.choose_feed(
@@ -70,7 +77,7 @@ class Simulation:
             server=setup.template.server,
             client_states=ClientStates(first, len(setup.clients), setup.storage),
             ledger=Ledger(nbytes(setup.params)),
-            history=History(),
+            history=History(directions=self.experiment.model.greater_is_better),
         )
 
     def go_on_from(self, start: RunState | None) -> RunState:

@@ -13,6 +13,7 @@ from holdfast.core.local import Local
 from holdfast.data.clients import Clients, check_finite, count
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.evaluate.protocol import EvaluationView
+from holdfast.metrics import greater_is_better
 from holdfast.models.model import Model
 from holdfast.trees import Tree, describe_shapes
 
@@ -46,7 +47,8 @@ def _masked_sums(model: Model, params: Tree, batch: Tree, keep: jax.Array) -> di
 _sums = jax.jit(_masked_sums, static_argnums=0)
 
 
-def _check_examples(examples: Tree, model: Model, params: Tree) -> None:
+def _check_examples(examples: Tree, model: Model, params: Tree) -> list[str]:
+    """Refuse examples the model cannot take; the names of what it measures of them."""
     if count(examples) == 0:
         raise HoldfastError(
             "evaluate: the data set is empty; give at least one example.", about=("data",)
@@ -70,6 +72,7 @@ def _check_examples(examples: Tree, model: Model, params: Tree) -> None:
                 f"return one value per example.",
                 about=("model",),
             )
+    return list(values)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,14 +144,17 @@ class Personal:
                 f"has {clients}; give every client its own, if only an empty one.",
                 about=("evaluate", "personal"),
             )
-        _check_examples(self.examples.examples if own else self.examples, model, params)
+        names = _check_examples(self.examples.examples if own else self.examples, model, params)
+        # The worst tenth is of those that are worse.
+        for name in names:
+            greater_is_better(name, model.greater_is_better)
 
     def __call__(self, view: EvaluationView) -> dict[str, float]:
         found = list(self.each(view).values())
         out = {}
         for name in found[0]:
             values = np.sort([f[name] for f in found])
-            worst = values[::-1] if "loss" in name else values
+            worst = values[:: 1 if greater_is_better(name, view.model.greater_is_better) else -1]
             out[f"personal_{name}"] = float(values.mean())
             out[f"personal_{name}_worst_tenth"] = float(worst[: -(-len(values) // 10)].mean())
         return _named(self.name, out)

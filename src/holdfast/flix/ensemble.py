@@ -131,4 +131,5 @@ def _mixed_model(model: Model) -> Model:
     def loss(params: Tree, batch: Mixed) -> jnp.ndarray:
         return metrics(params, batch)["loss"]
 
-    return Model(init, loss, metrics, check, name=f"ensemble of {model.name}")
+    name, up = f"ensemble of {model.name}", model.greater_is_better
+    return Model(init, loss, metrics, check, name, greater_is_better=up)

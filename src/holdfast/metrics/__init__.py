@@ -1,1 +1,10 @@
-"""What is measured: names, directions, and figures over seeds."""
+"""What is measured: names and directions, figures over seeds and how they are printed.
+
+Nothing here knows of rounds or runs, so every other room may ask.
+"""
+
+from holdfast.metrics.auc import auc
+from holdfast.metrics.metric import STANDARD, Metric, find, greater_is_better
+from holdfast.metrics.spread import Spread
+
+__all__ = ["STANDARD", "Metric", "Spread", "auc", "find", "greater_is_better"]

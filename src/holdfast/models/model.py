@@ -14,6 +14,7 @@ import numpy as np
 from jax import lax, tree
 
 from holdfast.errors import HoldfastError, explain_constructor
+from holdfast.metrics.metric import Declared, directions
 from holdfast.trees import Tree, paths
 
 
@@ -101,6 +102,8 @@ class Model:
         linear: how the loss depends on a linear function of the parameters, if it does. It says
             something about the model and changes nothing, so models that differ in it are equal.
         predictor: what the model predicts and what is measured of that, for ensembles (`hf.flix.ensemble`).
+        greater_is_better: which way metrics are better that `hf.metrics` does not know by their names:
+            True or False by name. Kept as sorted pairs, which have a hash.
 
     Example:
         >>> import holdfast as hf
@@ -109,6 +112,20 @@ class Model:
         ...     init=lambda key, examples: jnp.zeros(()),
         ...     loss=lambda w, batch: (w * batch.x - batch.y) ** 2,
         ... )
+
+        One of these metrics does not say by its name which way it is better:
+
+        >>> shop = hf.Model(
+        ...     init=lambda key, examples: jnp.zeros(()),
+        ...     loss=lambda w, batch: (w * batch.x - batch.y) ** 2,
+        ...     metrics=lambda w, batch: {
+        ...         "loss": (w * batch.x - batch.y) ** 2,
+        ...         "waste": jnp.maximum(w * batch.x - batch.y, 0),
+        ...     },
+        ...     greater_is_better={"waste": False},
+        ... )
+        >>> hf.metrics.greater_is_better("personal_waste", shop.greater_is_better)
+        False
     """
 
     init: Callable[[jax.Array, Tree], Tree]
@@ -119,6 +136,11 @@ class Model:
     tables: tuple[Table, ...] = ()
     linear: GeneralisedLinear | None = dataclasses.field(default=None, repr=False, compare=False)
     predictor: Predictor | None = dataclasses.field(default=None, repr=False, compare=False)
+    # Not in the repr, which checkpoints know a run by: a declaration changes no run.
+    greater_is_better: Declared = dataclasses.field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "greater_is_better", directions(self.greater_is_better))
 
     def __repr__(self) -> str:
         return f"Model({self.name})"

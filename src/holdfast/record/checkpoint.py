@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import os
 import shutil
 import warnings
 from pathlib import Path
@@ -19,6 +18,7 @@ from holdfast.client_states.disk import FOLDER, DiskStore
 from holdfast.client_states.shared import SharedStore
 from holdfast.client_states.states import ClientStates
 from holdfast.errors import HoldfastError, HoldfastWarning, explain_constructor, first_wrong
+from holdfast.record.files import write_whole
 from holdfast.record.history import History
 from holdfast.record.identity import first_difference
 from holdfast.record.ledger import Entry, Ledger
@@ -100,7 +100,8 @@ class Checkpoint:
                 "ledger": json.dumps([dataclasses.astuple(e) for e in state.ledger.entries]),
                 "history": json.dumps(list(state.history)),
             }
-            _write(path, to_bytes((state.params, state.server, rows), about))
+            content = to_bytes((state.params, state.server, rows), about)
+            write_whole(path, content, hashlib.sha256(content).digest())
             for old in self.files()[: -self.keep]:
                 old.unlink()
         processes.wait_for_all("the state is saved")
@@ -158,18 +159,6 @@ def _own(rows: ClientStates) -> Any:
     return rows.store.mine if isinstance(rows.store, SharedStore) else rows.store
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all, and on the disk when it is done."""
-    temporary = path.with_suffix(".partial")
-    with open(temporary, "wb") as file:
-        file.write(content)
-        file.write(hashlib.sha256(content).digest())
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    _sync_folder(path.parent)
-
-
 def header(path: Path) -> dict[str, Any]:
     """What a save says of itself; nothing if it is damaged."""
     with open(path, "rb") as file:
@@ -216,7 +205,7 @@ def _restore(content: bytes, fresh: RunState, identity: dict[str, str], path: Pa
         server=server,
         client_states=rows,
         ledger=Ledger(fresh.ledger.model_bytes, entries),
-        history=History(json.loads(about["history"])),
+        history=History(json.loads(about["history"]), fresh.history.directions),
     )
 
 
@@ -241,12 +230,3 @@ def _open_rows(path: Path, database: dict[str, Any], like: ClientStates) -> Clie
 
 def _untuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value  # JSON knows no tuples
-
-
-def _sync_folder(folder: Path) -> None:
-    # A rename is durable only once the folder that holds the name is on disk.
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

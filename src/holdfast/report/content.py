@@ -4,11 +4,13 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.metrics import Spread, find
+from holdfast.metrics.figures import in_figures, number, saving, times_fewer
 from holdfast.report import curves, fairness, palette, summary
 from holdfast.report.splits import Split, splits
-from holdfast.report.standings import Standing, in_figures, standings, times_fewer
+from holdfast.report.standings import Standing, standings
 from holdfast.report.sweeps import Key, sweeps
-from holdfast.runs.results import Results, Spread
+from holdfast.runs.results import Results
 
 Cell = dict[str, Any]  # what it says and what it is sorted by
 
@@ -26,7 +28,7 @@ def content(results: Results) -> dict[str, Any]:
         "metric": results.metric,
         "target": results.target,
         "baseline": results.methods[0].label,
-        "lower": {n: curves.lower_is_better(n) for n in (*names, *client_names)},
+        "lower": {n: _lower(n, results) for n in (*names, *client_names)},
         "methods": [_method(i, stand) for i, stand in enumerate(stands)],
         "metrics": names,
         "curves": [_curves(table, names) for table in tables],
@@ -45,6 +47,12 @@ def content(results: Results) -> dict[str, Any]:
 def title(results: Results) -> str:
     """The names of the folders."""
     return ", ".join(folder.path.resolve().name for folder in results.folders)
+
+
+def _lower(metric: str, results: Results) -> bool | None:
+    """Whether a metric is better low; None if nobody knows, for it can be drawn all the same."""
+    found = find(metric, results.directions)
+    return None if found is None else not found.greater_is_better
 
 
 def _method(number: int, stand: Standing) -> dict[str, Any]:
@@ -84,7 +92,7 @@ def _curves(table: curves.Measured, names: list[str]) -> dict[str, Any]:
 
 def _short(values: np.ndarray) -> list[float | None]:
     """Six digits are more than a screen shows, and a third of the bytes."""
-    return [curves.number(float(f"{value:.6g}")) for value in values]
+    return [number(float(f"{value:.6g}")) for value in values]
 
 
 def _same(values: np.ndarray) -> int | list[int]:
@@ -130,13 +138,12 @@ def _mean(spread: Spread) -> Cell:
 
 
 def _cell(spread: Spread, otherwise: str = "-", digits: int | None = None) -> Cell:
-    value = None if spread.mean is None else curves.number(spread.mean)
+    value = None if spread.mean is None else number(spread.mean)
     return {"text": in_figures(spread, otherwise, digits), "value": value}
 
 
 def _saving(theirs: Spread, mine: Spread) -> Cell:
-    value = times_fewer(theirs, mine)
-    return {"text": "-" if value is None else f"{value:.2f}x", "value": value}
+    return {"text": saving(theirs, mine), "value": times_fewer(theirs, mine)}
 
 
 def _sweep(results: Results, stands: list[Standing]) -> dict[str, Any] | None:
@@ -177,7 +184,7 @@ def _swept_key(key: Key) -> dict[str, Any]:
 
 
 def _value_and_spread(spread: Spread) -> list[float | None] | None:
-    mean = None if spread.mean is None else curves.number(spread.mean)
+    mean = None if spread.mean is None else number(spread.mean)
     if mean is None:
         return None
     return [mean, spread.deviation if len(spread.values) > 1 else None]

@@ -1,36 +1,14 @@
 """Histories of several seeds made into one curve: a mean and how far seeds scatter about it."""
 
 import dataclasses
-import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from holdfast.record.history import History
+from holdfast.record.history import BOOKKEEPING, History
 from holdfast.runs.results import MethodResult
 
 MOST_POINTS = 1000
-BOOKKEEPING = frozenset(
-    {"round", "bytes_down", "bytes_up", "clients", "left_out", "seconds", "compile_seconds"}
-)
-
-
-def lower_is_better(metric: str) -> bool:
-    """Whether a metric is a loss; the rule `History.rounds_to` goes by.
-
-    Example:
-        >>> lower_is_better("train_loss"), lower_is_better("accuracy")
-        (True, False)
-    """
-    return "loss" in metric
-
-
-def number(value: Any) -> float | None:
-    """A value as a finite number, if it is one."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) else None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -63,7 +41,7 @@ def _columns(history: History) -> dict[str, np.ndarray]:
     found = {}
     for name in history.columns:
         try:
-            values = np.array([row.get(name) for row in history], dtype=float)
+            values = np.array([record.get(name) for record in history], dtype=float)
         except (TypeError, ValueError):  # somebody's own evaluator noted words or lists
             continue
         found[name] = np.where(np.isfinite(values), values, np.nan)

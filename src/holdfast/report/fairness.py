@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.report.curves import lower_is_better, number
-from holdfast.runs.results import MethodResult, Results, Spread
+from holdfast.metrics import Spread, find, greater_is_better
+from holdfast.metrics.figures import number
+from holdfast.runs.results import MethodResult, Results
 
 _ABOUT_CLIENTS = ("client", "examples")
 _MOST_PLACES = 200
@@ -31,13 +32,17 @@ class Distribution:
 
 
 def metrics(results: Results) -> list[str]:
-    """What clients were measured by, the metric compared first if it is among them."""
+    """What clients were measured by, the metric compared first if it is among them.
+
+    Without a metric whose direction nobody knows: which clients it serves worst cannot be said.
+    """
+    declared = results.directions
     found = dict.fromkeys(
         name
         for method in results.methods
         for clients in method.clients
         for name in clients
-        if name not in _ABOUT_CLIENTS and _values(clients, name).size
+        if name not in _ABOUT_CLIENTS and _values(clients, name).size and find(name, declared)
     )
     # Without the metric compared itself (average_accuracy, say), the nearest to it is its ending.
     return sorted(found, key=lambda n: (n != results.metric, not results.metric.endswith(n)))
@@ -45,8 +50,9 @@ def metrics(results: Results) -> list[str]:
 
 def distribution(method: MethodResult, metric: str) -> Distribution | None:
     """Over the complete seeds; None if there is none, or clients were not measured."""
-    runs = [_worst_first(_values(clients, metric), metric) for clients in method.clients]
-    runs = [values for values in runs if values.size]
+    by_seed = [np.sort(_values(clients, metric)) for clients in method.clients]
+    up = greater_is_better(metric, method.directions)
+    runs = [values if up else values[::-1] for values in by_seed if values.size]
     if not runs:
         return None
     places = min(_MOST_PLACES, max(len(values) for values in runs))
@@ -75,11 +81,6 @@ def tenth(clients: int) -> int:
 def _values(clients: dict[str, Any], metric: str) -> np.ndarray:
     found = [number(value) for value in clients.get(metric, ())]
     return np.array([value for value in found if value is not None])
-
-
-def _worst_first(values: np.ndarray, metric: str) -> np.ndarray:
-    ordered = np.sort(values)
-    return ordered[::-1] if lower_is_better(metric) else ordered
 
 
 def _at(shares: np.ndarray, values: np.ndarray) -> np.ndarray:

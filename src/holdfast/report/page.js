@@ -177,7 +177,9 @@
     const { columns, rows } = data.table;
     const goal = data.target === null ? "Where each method ended" : `What it took to reach ${readable(data.metric)} ${data.target}`;
     byId("standings-title").textContent = goal;
-    const final = data.lower[data.metric] ? "low" : "high";
+    // Null where nobody said which way is better: then none of them is.
+    const lower = data.lower[data.metric];
+    const final = lower === null ? "" : lower ? "low" : "high";
     const best = columns.map((name) =>
       name.startsWith("final") ? final : name.startsWith("saving") ? "high" : name.endsWith("in all") ? "" : "low");
     buildTable(byId("standings-table"), columns, rows, best);

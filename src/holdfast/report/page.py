@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import HoldfastError
+from holdfast.record.files import write_whole
 from holdfast.report.content import content
-from holdfast.runs.folder import write_whole
 from holdfast.runs.results import Results
 
 

@@ -3,10 +3,12 @@
 import dataclasses
 from collections.abc import Sequence
 
+from holdfast.metrics import Spread, find, greater_is_better
+from holdfast.metrics.figures import in_figures, number, times_fewer
+from holdfast.metrics.spread import best
 from holdfast.report import fairness
-from holdfast.report.curves import lower_is_better, number
-from holdfast.report.standings import Standing, best, in_figures, times_fewer
-from holdfast.runs.results import Results, Spread
+from holdfast.report.standings import Standing
+from holdfast.runs.results import Results
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +49,7 @@ def _to_target(results: Results, stands: list[Standing]) -> list[str]:
     if results.target is None:
         return []
     goal = f"{results.metric} {results.target:g}"
-    first = best([s.rounds for s in stands], lower=True)
+    first = best([s.rounds for s in stands], greater_is_better=False)
     if first is None:
         return [f"{_nobody(stands)} reached {goal} with every seed in the rounds run."]
     sentences = [_fastest(stands, first, goal)]
@@ -92,7 +94,7 @@ def _fastest(stands: list[Standing], first: int, goal: str) -> str:
 def _cheapest(stands: list[Standing]) -> int | None:
     """Of those that communicate: training alone costs no bytes, and wins nothing by it."""
     spreads = [s.megabytes if s.megabytes.mean else Spread((None,)) for s in stands]
-    return best(spreads, lower=True)
+    return best(spreads, greater_is_better=False)
 
 
 def _least_traffic(stands: list[Standing], first: int, cheapest: int) -> str:
@@ -104,24 +106,31 @@ def _least_traffic(stands: list[Standing], first: int, cheapest: int) -> str:
 
 
 def _final(results: Results, stands: list[Standing]) -> list[str]:
-    lower = lower_is_better(results.metric)
-    finals = _finals(stands)
-    top = best(finals, lower)
-    if top is None:
-        return []
-    it = stands[top]
-    value = _brief(it.final)
+    metric, finals = results.metric, _finals(stands)
     if len(stands) == 1:
-        return [f"It ended at {results.metric} {value}."]
+        known = number(finals[0].mean) is not None
+        return [f"It ended at {metric} {_brief(stands[0].final)}."] if known else []
+    found = _best_final(results, stands)
+    if found is None:
+        return []
+    top, word = found
+    it = stands[top]
     near = [
         s.label
         for s, final in zip(stands, finals, strict=True)
         if s is not it and _within(final, it.final)
     ]
     close = f"; {_listed(near)} ended within a standard deviation of it" if near else ""
-    return [
-        f"{it.label} ended with the {'lowest' if lower else 'highest'} {results.metric}, {value}{close}."
-    ]
+    return [f"{it.label} ended with the {word} {metric}, {_brief(it.final)}{close}."]
+
+
+def _best_final(results: Results, stands: list[Standing]) -> tuple[int, str] | None:
+    """Who ended best and whether that is lowest or highest; None if nobody knows which is better."""
+    about = find(results.metric, results.directions)
+    if about is None:
+        return None
+    top = best(_finals(stands), about.greater_is_better)
+    return None if top is None else (top, "highest" if about.greater_is_better else "lowest")
 
 
 def _finals(stands: list[Standing]) -> list[Spread]:
@@ -158,7 +167,7 @@ def _worst_tenths(results: Results) -> tuple[str, list[Spread], int] | None:
         return None
     found = [fairness.distribution(method, metric) for method in results.methods]
     spreads = [Spread((None,)) if f is None else f.worst_tenth for f in found]
-    top = best(spreads, lower_is_better(metric))
+    top = best(spreads, greater_is_better(metric, results.directions))
     return None if top is None else (metric, spreads, top)
 
 
@@ -175,10 +184,10 @@ def _not_over(stands: list[Standing]) -> list[str]:
 def highlights(results: Results, stands: list[Standing]) -> list[Highlight]:
     """The best in each respect, where there are several methods to choose from."""
     found: list[Highlight] = []
-    baseline, lower = stands[0], lower_is_better(results.metric)
+    baseline = stands[0]
     if len(stands) == 1:
         return []
-    first = best([s.rounds for s in stands], lower=True)
+    first = best([s.rounds for s in stands], greater_is_better=False)
     if first is not None:
         value = in_figures(stands[first].rounds, digits=0)
         note = _against(baseline.label, times_fewer(baseline.rounds, stands[first].rounds), "fewer")
@@ -189,11 +198,11 @@ def highlights(results: Results, stands: list[Standing]) -> list[Highlight]:
         saving = times_fewer(baseline.megabytes, stands[cheapest].megabytes)
         note = _against(baseline.label, saving, "less")
         found.append(Highlight("Least traffic to the target", value, cheapest, note))
-    top = best(_finals(stands), lower)
-    if top is not None:
-        word = "Lowest" if lower else "Highest"
+    ended = _best_final(results, stands)
+    if ended is not None:
+        top, word = ended
         value, note = _brief(stands[top].final), _beside(baseline.label, baseline.final, top)
-        found.append(Highlight(f"{word} final {results.metric}", value, top, note))
+        found.append(Highlight(f"{word.capitalize()} final {results.metric}", value, top, note))
     worst = _worst_tenths(results)
     if worst is not None:
         metric, spreads, top = worst

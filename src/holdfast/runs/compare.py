@@ -3,7 +3,9 @@
 from rich import box
 from rich.table import Table
 
-from holdfast.runs.results import MethodResult, Results, Spread
+from holdfast.metrics import Spread
+from holdfast.metrics.figures import digits_of_megabytes, in_figures, saving
+from holdfast.runs.results import MethodResult, Results
 
 
 def table(results: Results, baseline: str | None = None) -> Table:
@@ -34,42 +36,24 @@ def _row(
 ) -> list[str]:
     total = sum(h["bytes_down"].sum() + h["bytes_up"].sum() for h in method.histories)
     total /= len(method.histories) * 1e6
-    name = method.label + (
-        "" if method.complete else " (diverged)" if method.failed else " (unfinished)"
-    )
-    final = show(method.last(metric), 3)
+    name = f"{method.label} ({method.state})" if method.state else method.label
+    final = _figures(method.last(metric), 3)
+    digits = digits_of_megabytes(total)
     if target is None:
-        return [name, f"{total:.{_digits(total)}f}", final]
+        return [name, f"{total:.{digits}f}", final]
     rounds, bytes_ = method.rounds_to(target, metric), method.bytes_to(target, metric)
     megabytes = Spread(tuple(None if v is None else v / 1e6 for v in bytes_.values))
-    seconds = method.seconds_to(target, metric)
     return [
         name,
-        show(rounds, 0, f"> {method.rounds}"),
+        _figures(rounds, 0, f"> {method.rounds}"),
         saving(against.rounds_to(target, metric), rounds),
-        show(megabytes, _digits(total), f"> {total:.{_digits(total)}f}"),
+        _figures(megabytes, digits, f"> {total:.{digits}f}"),
         saving(against.bytes_to(target, metric), bytes_),
-        show(seconds, 1, "-"),
+        _figures(method.seconds_to(target, metric), 1),
         final,
     ]
 
 
-def _digits(megabytes: float) -> int:
-    """After the point, so that small models show something too."""
-    return 1 if megabytes >= 1 else 4
-
-
-def show(spread: Spread, digits: int, otherwise: str = "-") -> str:
-    """A mean with its deviation, or how many seeds reached it."""
-    if spread.mean is None:
-        some = f" ({len(spread.reached)} of {len(spread.values)})" if spread.reached else ""
-        return otherwise + some
-    text = f"{spread.mean:.{digits}f}"
-    return f"{text}±{spread.deviation:.{digits}f}" if len(spread.values) > 1 else text
-
-
-def saving(theirs: Spread, mine: Spread) -> str:
-    """How many times less than the baseline."""
-    if theirs.mean is None or mine.mean is None or mine.mean == 0:
-        return "-"
-    return f"{theirs.mean / mine.mean:.2f}x"
+def _figures(spread: Spread, digits: int, otherwise: str = "-") -> str:
+    # A terminal has no room for spaces in the middle of a number.
+    return in_figures(spread, otherwise, digits, between="±")

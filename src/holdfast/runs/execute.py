@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from holdfast import evaluate, processes
 from holdfast.config.build import Method, Study
@@ -15,24 +15,13 @@ from holdfast.data import split
 from holdfast.engine.simulate import Run, simulate
 from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError
 from holdfast.record.checkpoint import Checkpoint
+from holdfast.record.files import write_whole
+from holdfast.record.progress import Progress
 from holdfast.record.state import RunState
-from holdfast.runs.folder import RunFolder, SeedFolder, description, write_whole
+from holdfast.runs.folder import RunFolder, SeedFolder, description
 
 _MOST_CLIENTS_SHOWN = 500
-Sink = Callable[[str, int, dict[str, Any]], None]  # method's label, seed, one row of history
-
-
-class Watcher(Protocol):
-    """Whoever is looking while it runs."""
-
-    def begin(self, method: str, seed: int, rounds: int) -> None:
-        """A method and seed begins."""
-
-    def advance(self, state: RunState) -> None:
-        """A round is over."""
-
-    def end(self, outcome: str) -> None:
-        """It is over; in words."""
+Sink = Callable[[str, int, dict[str, Any]], None]  # method's label, seed, one record of its history
 
 
 def create(study: Study, out: Path | None) -> RunFolder:
@@ -48,7 +37,8 @@ def create(study: Study, out: Path | None) -> RunFolder:
         [(m.label, m.folder) for m in study.methods],
         study.target,
         study.metric,
-        {m.label: {"of": m.of, "values": m.point.values} for m in study.methods if m.point.values},
+        {m.label: {"of": m.of, "values": m.swept.values} for m in study.methods if m.swept.values},
+        study.model.greater_is_better,
     )
     return RunFolder.create(path, study.file.as_used(), _split(study), methods)
 
@@ -72,10 +62,12 @@ def _split(study: Study) -> dict[str, Any]:
     return about
 
 
-def execute(study: Study, folder: RunFolder, watcher: Watcher, sinks: tuple[Sink, ...] = ()) -> int:
+def execute(
+    study: Study, folder: RunFolder, progress: Progress, sinks: tuple[Sink, ...] = ()
+) -> int:
     """Run what is not complete yet; a method that fails does not stop the others, and is counted."""
     with _interrupts() as again:
-        return _execute(study, folder, watcher, (*sinks, again))
+        return _execute(study, folder, progress, (*sinks, again))
 
 
 @contextlib.contextmanager
@@ -88,7 +80,7 @@ def _interrupts() -> Iterator[Sink]:
         pressed = True
         raise KeyboardInterrupt
 
-    def again(method: str, seed: int, row: dict[str, Any]) -> None:
+    def again(method: str, seed: int, record: dict[str, Any]) -> None:
         if pressed:
             raise KeyboardInterrupt
 
@@ -102,26 +94,26 @@ def _interrupts() -> Iterator[Sink]:
         signal.signal(signal.SIGINT, before)
 
 
-def _execute(study: Study, folder: RunFolder, watcher: Watcher, sinks: tuple[Sink, ...]) -> int:
+def _execute(study: Study, folder: RunFolder, progress: Progress, sinks: tuple[Sink, ...]) -> int:
     failures = 0
     for method in study.methods:
         for seed in study.seeds:
             files = folder.seed_folder(method.folder, seed)
-            watcher.begin(method.label, seed, study.rounds)
-            if files.complete:
-                watcher.end("complete")
-                continue
             what = f"{method.label}, seed {seed}"
+            progress.begin(what)
+            if files.complete:
+                progress.end("complete")
+                continue
             try:
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always", HoldfastWarning)
-                    run = _run(study, method, seed, files, folder, watcher, sinks)
+                    run = _run(study, method, seed, files, folder, progress, sinks)
             except RoundFailedError as error:
                 failures += 1
                 files.path.mkdir(parents=True, exist_ok=True)
                 write_whole(files.path / "failed.json", json.dumps({"message": str(error)}))
                 folder.log(f"{what}: {error}")
-                watcher.end(f"failed: {error}")
+                progress.end(f"failed: {error}")
                 continue
             except KeyboardInterrupt:
                 folder.log(f"{what}: stopped by the user")
@@ -134,7 +126,7 @@ def _execute(study: Study, folder: RunFolder, watcher: Watcher, sinks: tuple[Sin
             folder.log(
                 f"{what}: round {run.state.round}, {_last(run.state, study.metric)}, {spent}"
             )
-            watcher.end(_last(run.state, study.metric))
+            progress.end(_last(run.state, study.metric))
     return failures
 
 
@@ -144,7 +136,7 @@ def _run(
     seed: int,
     files: SeedFolder,
     folder: RunFolder,
-    watcher: Watcher,
+    progress: Progress,
     sinks: tuple[Sink, ...],
 ) -> Run:
     begun = False
@@ -159,10 +151,10 @@ def _run(
             folder.log(f"{method.label}, seed {seed}: from round {state.round}")
         for sink in sinks:
             sink(method.label, seed, state.history[-1])
-        watcher.advance(state)
+        progress.advance(state)
 
     run = simulate(
-        **study.arguments(method, seed),
+        study.experiment(method, seed),
         rounds=study.rounds,
         checkpoint=Checkpoint(files.checkpoints, study.checkpoint_every, study.checkpoint_keep),
         progress=False,
@@ -185,6 +177,6 @@ def _clients(study: Study, run: Run) -> dict[str, Any]:
 
 
 def _last(state: RunState, metric: str) -> str:
-    values = [row[metric] for row in state.history if metric in row]
+    values = [record[metric] for record in state.history if metric in record]
     measured = f"{metric} {values[-1]:.4f}" if values else "nothing measured"
     return f"{measured}, {state.ledger.total / 1e6:.1f} MB"

@@ -3,6 +3,7 @@
 experiment.toml     the experiment file as used
 environment.json    versions, machine, command
 split.json          who has how many examples of which label
+methods.json        the methods in their order, target and metric, and directions of metrics if declared
 log.txt             what happened when
 methods/fedavg/seed-0/
     history.jsonl       one line per round: what was measured, bytes, clients
@@ -30,7 +31,9 @@ import safetensors.numpy
 
 from holdfast import processes
 from holdfast.errors import HoldfastError
-from holdfast.record.history import History, Row
+from holdfast.metrics.metric import Declared, directions
+from holdfast.record.files import write_whole
+from holdfast.record.history import History, Record
 from holdfast.record.ledger import Entry
 from holdfast.record.state import RunState
 from holdfast.trees import Tree, paths
@@ -68,20 +71,20 @@ class SeedFolder:
     def begin(self, state: RunState) -> None:
         """Files that hold exactly the rounds of this state, whatever was written after it."""
         self.path.mkdir(parents=True, exist_ok=True)
-        history = [_without_time(row) for row in state.history]
-        timing = [_time_alone(row) for row in state.history]
+        history = [_without_time(record) for record in state.history]
+        timing = [_time_alone(record) for record in state.history]
         ledger = [_entry(e) for e in state.ledger.entries]
         for name, lines in (("history", history), ("timing", timing), ("ledger", ledger)):
             write_whole(self.path / f"{name}.jsonl", _json_lines(lines))
 
     def record(self, state: RunState) -> None:
         """One more round."""
-        row, entry = state.history[-1], state.ledger.entries[-1]
-        self._append("history", _without_time(row))
-        self._append("timing", _time_alone(row))
+        record, entry = state.history[-1], state.ledger.entries[-1]
+        self._append("history", _without_time(record))
+        self._append("timing", _time_alone(record))
         self._append("ledger", _entry(entry))
 
-    def _append(self, name: str, line: Row) -> None:
+    def _append(self, name: str, line: Record) -> None:
         if not processes.is_first():
             return
         with open(self.path / f"{name}.jsonl", "a", encoding="utf-8") as file:
@@ -94,11 +97,12 @@ class SeedFolder:
         named = {n: np.ascontiguousarray(a) for n, a in zip(_names(params), leaves, strict=True)}
         write_whole(self.params_file, safetensors.numpy.save(named))
 
-    def history(self) -> History:
-        """Every round: what was measured, with its seconds."""
-        rows = _read_lines(self.path / "history.jsonl")
+    def history(self, directions: Declared = ()) -> History:
+        """Every round: what was measured, with its seconds; which way it is better, if declared."""
+        measured = _read_lines(self.path / "history.jsonl")
         seconds = _read_lines(self.path / "timing.jsonl")
-        return History(tuple({**r, **s} for r, s in zip(rows, seconds, strict=False)))
+        both = zip(measured, seconds, strict=False)
+        return History(tuple({**m, **s} for m, s in both), directions)
 
     def clients(self) -> dict[str, Any]:
         """Every client's own result at the end; empty if the run has not ended."""
@@ -161,7 +165,8 @@ class RunFolder:
         return SeedFolder(self.path / "methods" / method_folder / f"seed-{seed}")
 
     def description(self) -> dict[str, Any]:
-        """What `compare` and `report` need to know: the methods in their order, target, metric."""
+        """What `compare` and `report` need to know: the methods in their order, target, metric, and
+        whether greater is better of metrics that were declared."""
         return json.loads((self.path / "methods.json").read_text())
 
     def environment(self) -> dict[str, Any]:
@@ -192,14 +197,20 @@ def description(
     target: float | None,
     metric: str,
     points: Mapping[str, Mapping[str, Any]] | None = None,
+    greater_is_better: Declared = (),
 ) -> dict[str, Any]:
-    """Labels and folders of methods, of what sweep they are a point, and by what they are compared."""
+    """Labels and folders of methods, of what sweep they are a point, and by what they are compared.
+
+    Directions of metrics are written only where some are declared; older folders have none.
+    """
     swept = points or {}
     listed = [
         {"label": label, "folder": folder, **({"point": swept[label]} if label in swept else {})}
         for label, folder in methods
     ]
-    return {"methods": listed, "target": target, "metric": metric}
+    about = {"methods": listed, "target": target, "metric": metric}
+    declared = dict(directions(greater_is_better))
+    return about | {"greater_is_better": declared} if declared else about
 
 
 def environment() -> dict[str, Any]:
@@ -227,31 +238,15 @@ def _processor() -> str:
     return next(names, platform.processor())
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file so that a kill at any moment leaves the old one or the new one.
-
-    Of the processes of a run, the first one writes.
-    """
-    if not processes.is_first():
-        return
-    raw = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(path.name + ".partial")
-    with open(temporary, "wb") as file:
-        file.write(raw)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-
-
-def _json_lines(rows: Iterable[Row]) -> str:
-    return "".join(json.dumps(row, default=_plain) + "\n" for row in rows)
+def _json_lines(records: Iterable[Record]) -> str:
+    return "".join(json.dumps(record, default=_plain) + "\n" for record in records)
 
 
 def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else list(value)
 
 
-def _read_lines(path: Path) -> list[Row]:
+def _read_lines(path: Path) -> list[Record]:
     """The lines of a file; a last one cut short by a kill is not one."""
     if not path.exists():
         return []
@@ -259,15 +254,15 @@ def _read_lines(path: Path) -> list[Row]:
     return [json.loads(line) for line in whole]
 
 
-def _without_time(row: Row) -> Row:
-    return {name: value for name, value in row.items() if name not in _TIMES}
+def _without_time(record: Record) -> Record:
+    return {name: value for name, value in record.items() if name not in _TIMES}
 
 
-def _time_alone(row: Row) -> Row:
-    return {"round": row["round"], **{name: row[name] for name in _TIMES if name in row}}
+def _time_alone(record: Record) -> Record:
+    return {"round": record["round"], **{n: record[n] for n in _TIMES if n in record}}
 
 
-def _entry(entry: Entry) -> Row:
+def _entry(entry: Entry) -> Record:
     return {
         "round": entry.round,
         "clients": entry.clients,

@@ -5,38 +5,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from holdfast.errors import HoldfastError, did_you_mean
+from holdfast.metrics import Spread
+from holdfast.metrics.metric import Declared
 from holdfast.record.history import History
 from holdfast.runs.folder import RunFolder
-
-
-@dataclasses.dataclass(frozen=True)
-class Spread:
-    """A figure over seeds: its mean and standard deviation, over those that reached it."""
-
-    values: tuple[float | None, ...]
-
-    @property
-    def reached(self) -> list[float]:
-        """The seeds that have one."""
-        return [v for v in self.values if v is not None]
-
-    @property
-    def mean(self) -> float | None:
-        """Their mean, if every seed has one: a mean over the lucky ones would flatter."""
-        return float(np.mean(self.reached)) if self.reached and self.all_reached else None
-
-    @property
-    def deviation(self) -> float:
-        """Their standard deviation; 0 for a single seed."""
-        return float(np.std(self.reached, ddof=1)) if len(self.reached) > 1 else 0.0
-
-    @property
-    def all_reached(self) -> bool:
-        """Whether every seed has one."""
-        return len(self.reached) == len(self.values)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +28,16 @@ class MethodResult:
     def rounds(self) -> int:
         """Rounds run, of the seed that got least far."""
         return min(len(h) for h in self.histories)
+
+    @property
+    def state(self) -> str:
+        """Empty for a method that is through, else `diverged` or `unfinished`."""
+        return "" if self.complete else "diverged" if self.failed else "unfinished"
+
+    @property
+    def directions(self) -> Declared:
+        """Whether greater is better, by the name of a metric, where a folder declares it."""
+        return self.histories[0].directions
 
     def last(self, metric: str) -> Spread:
         """The metric when it was last measured."""
@@ -80,7 +63,7 @@ class MethodResult:
 
 
 def _last_measured(history: History, metric: str) -> float | None:
-    values = [row[metric] for row in history if row.get(metric) is not None]
+    values = [record[metric] for record in history if record.get(metric) is not None]
     return float(values[-1]) if values else None
 
 
@@ -92,6 +75,11 @@ class Results:
     metric: str
     target: float | None
     folders: tuple[RunFolder, ...]
+
+    @property
+    def directions(self) -> Declared:
+        """Whether greater is better, by the name of a metric, where a folder declares it."""
+        return self.methods[0].directions
 
     def baseline(self, asked: str | None = None) -> MethodResult:
         """The method others are compared with: the one asked for, or the first."""
@@ -110,13 +98,14 @@ def load(
     folders = [RunFolder.open(p) for p in paths]
     described = [f.description() for f in folders]
     labels = [m["label"] for d in described for m in d["methods"]]
+    directions = _directions(folders, described)
     methods = []
     for folder, about in zip(folders, described, strict=True):
         for method in about["methods"]:
             label = method["label"]
             if labels.count(label) > 1:
                 label = f"{label} ({folder.path.name})"
-            found = _method(folder, label, method["folder"])
+            found = _method(folder, label, method["folder"], directions)
             if found:
                 methods.append(_as_point(found, method.get("point"), folder, len(folders) > 1))
     if not methods:
@@ -129,8 +118,10 @@ def load(
     return Results(tuple(methods), metric, target, tuple(folders))
 
 
-def _method(folder: RunFolder, label: str, name: str) -> MethodResult | None:
-    histories = {s: s.history() for s in folder.seeds(name)}
+def _method(
+    folder: RunFolder, label: str, name: str, directions: dict[str, bool]
+) -> MethodResult | None:
+    histories = {s: s.history(directions) for s in folder.seeds(name)}
     seeds = [s for s, history in histories.items() if len(history)]
     if not seeds:
         return None
@@ -158,3 +149,16 @@ def _check_metric(metric: str, methods: list[MethodResult]) -> None:
         raise HoldfastError(
             f"nothing called `{metric}` was measured; {did_you_mean(metric, known)}"
         )
+
+
+def _directions(folders: list[RunFolder], described: list[dict[str, Any]]) -> dict[str, bool]:
+    """What any of the folders declares, for all of them: one may be older than the declaration."""
+    found: dict[str, bool] = {}
+    for folder, about in zip(folders, described, strict=True):
+        for name, up in about.get("greater_is_better", {}).items():
+            if found.setdefault(name, up) != up:
+                raise HoldfastError(
+                    f"{folder.path}: `{name}` is better {'high' if up else 'low'}, and in another folder "
+                    f"{'low' if up else 'high'}; compare them apart."
+                )
+    return found

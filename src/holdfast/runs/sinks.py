@@ -23,20 +23,20 @@ def open_sink(name: str, folder: Path, until: ExitStack) -> Sink:
     return make(library, folder, until)
 
 
-def _numbers(row: dict[str, Any]) -> dict[str, float]:
-    return {n: float(v) for n, v in row.items() if isinstance(v, int | float) and n != "round"}
+def _numbers(record: dict[str, Any]) -> dict[str, float]:
+    return {n: float(v) for n, v in record.items() if isinstance(v, int | float) and n != "round"}
 
 
 def _tensorboard(library: Any, folder: Path, until: ExitStack) -> Sink:
     writers: dict[str, Any] = {}
 
-    def sink(method: str, seed: int, row: dict[str, Any]) -> None:
+    def sink(method: str, seed: int, record: dict[str, Any]) -> None:
         place = str(folder / "tensorboard" / f"{method}, seed {seed}")
         if place not in writers:
             writers[place] = library.SummaryWriter(place, flush_secs=5)
             until.callback(writers[place].close)
-        for name, value in _numbers(row).items():
-            writers[place].add_scalar(name, value, row["round"])
+        for name, value in _numbers(record).items():
+            writers[place].add_scalar(name, value, record["round"])
 
     return sink
 
@@ -45,12 +45,12 @@ def _mlflow(library: Any, folder: Path, until: ExitStack) -> Sink:
     library.set_experiment(folder.name)
     runs: dict[tuple[str, int], str] = {}
 
-    def sink(method: str, seed: int, row: dict[str, Any]) -> None:
+    def sink(method: str, seed: int, record: dict[str, Any]) -> None:
         if (method, seed) not in runs:
             with library.start_run(run_name=f"{method}, seed {seed}") as run:
                 library.log_params({"method": method, "seed": seed})
             runs[method, seed] = run.info.run_id
-        library.log_metrics(_numbers(row), step=row["round"], run_id=runs[method, seed])
+        library.log_metrics(_numbers(record), step=record["round"], run_id=runs[method, seed])
 
     return sink
 
@@ -58,7 +58,7 @@ def _mlflow(library: Any, folder: Path, until: ExitStack) -> Sink:
 def _wandb(library: Any, folder: Path, until: ExitStack) -> Sink:
     runs: dict[tuple[str, int], Any] = {}
 
-    def sink(method: str, seed: int, row: dict[str, Any]) -> None:
+    def sink(method: str, seed: int, record: dict[str, Any]) -> None:
         if (method, seed) not in runs:
             runs[method, seed] = library.init(
                 project=folder.name,
@@ -69,7 +69,7 @@ def _wandb(library: Any, folder: Path, until: ExitStack) -> Sink:
                 reinit="create_new",
             )
             until.callback(runs[method, seed].finish)
-        runs[method, seed].log(_numbers(row), step=row["round"])
+        runs[method, seed].log(_numbers(record), step=record["round"])
 
     return sink
 

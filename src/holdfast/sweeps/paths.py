@@ -12,7 +12,7 @@ from holdfast.core.algorithm import Algorithm
 from holdfast.core.hyper import PerClient
 from holdfast.core.local import Local
 from holdfast.core.struct import Struct
-from holdfast.engine.server import Server
+from holdfast.engine.experiment import Experiment
 from holdfast.errors import HoldfastError
 from holdfast.sweeps.naming import Point
 
@@ -21,20 +21,8 @@ from holdfast.sweeps.naming import Point
 _Kind = Literal["number", "structure", "part"]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Setting:
-    """What a point changes: everything a path may lead into."""
-
-    algorithm: Algorithm
-    local: Local
-    server: Server | None
-
-    def arguments(self) -> dict[str, Any]:
-        return {"algorithm": self.algorithm, "local": self.local, "server": self.server}
-
-
-def at_point(given: Setting, point: Point) -> Setting:
-    """The method and its training with a point's values; constructors check them again."""
+def at_point(given: Experiment, point: Point) -> Experiment:
+    """The experiment with a point's values; constructors check them again."""
     for path, value in point.items():
         roots = _roots(given)
         known = dict(_paths_into(roots))
@@ -48,7 +36,7 @@ def at_point(given: Setting, point: Point) -> Setting:
         server = given.server
         if server is not None:
             server = dataclasses.replace(server, local=roots["server"]["local"])
-        given = Setting(algorithm, roots["local"], server)
+        given = dataclasses.replace(given, algorithm=algorithm, local=roots["local"], server=server)
     return given
 
 
@@ -64,7 +52,7 @@ def _nearest(path: str, known: Mapping[str, _Kind]) -> str:
     return f"can be swept: {', '.join(listed)}."
 
 
-def _roots(given: Setting) -> dict[str, Any]:
+def _roots(given: Experiment) -> dict[str, Any]:
     algorithm = given.algorithm
     if not isinstance(algorithm, Algorithm) or not isinstance(given.local, Local):
         raise HoldfastError(

@@ -9,12 +9,12 @@ from typing import Any
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.local import Local
 from holdfast.errors import HoldfastError, did_you_mean
-from holdfast.record.history import History
+from holdfast.metrics import Spread, find, greater_is_better
+from holdfast.metrics.figures import in_columns, in_figures
+from holdfast.metrics.metric import directions
+from holdfast.metrics.spread import best as best_of
+from holdfast.record.history import BOOKKEEPING, History
 from holdfast.record.ledger import Ledger
-from holdfast.report.curves import BOOKKEEPING, lower_is_better
-from holdfast.report.standings import best as best_of
-from holdfast.report.standings import in_figures
-from holdfast.runs.results import Spread
 from holdfast.sweeps.naming import Point, brief, label, short_names
 from holdfast.trees import Tree
 
@@ -38,13 +38,13 @@ class SweptRun:
 
     def _measured(self, metric: str) -> list[float]:
         """The finite values of a metric; none if the run failed, for it has no end to compare."""
-        values = [] if self.failed else [row.get(metric) for row in self.history]
+        values = [] if self.failed else [record.get(metric) for record in self.history]
         return [float(v) for v in values if v is not None and math.isfinite(v)]
 
     def _until(self, target: float | None, metric: str | None) -> tuple[int | None, float | None]:
         """Rounds and megabytes to the target, or in all."""
         if target is None or metric is None:
-            spent = sum(row["bytes_down"] + row["bytes_up"] for row in self.history)
+            spent = sum(r["bytes_down"] + r["bytes_up"] for r in self.history)
             return len(self.history), spent / 1e6
         known = metric in self.history.columns and not self.failed
         rounds = self.history.rounds_to(target, metric) if known else None
@@ -60,7 +60,7 @@ class PointResult:
 
     point: Point
     final: Spread  # the metric when it was last measured
-    best: Spread  # the best it ever was
+    best: Spread  # the best it ever was; none where nobody knows which way is better
     rounds: Spread  # to the target; without one, those run
     megabytes: Spread  # to the target; without one, in all
 
@@ -100,16 +100,13 @@ class SweepTable:
         measured = [] if self.metric is None else [f"final {self.metric}", "best"]
         counted = [] if self.target is None else [f"rounds{until}"]
         names = [*short.values(), *measured, *counted, f"MB{until}"]
-        lines = [names, *(self._cells(row) for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        return "\n".join(
-            "  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in lines
-        )
+        return in_columns([names, *(self._cells(row) for row in self.rows)])
 
     def _cells(self, row: PointResult) -> list[str]:
         cells = [brief(value) for value in row.point.values()]
         if self.metric is not None:
-            cells += [in_figures(row.final, "diverged"), in_figures(row.best, "diverged")]
+            none = "diverged" if row.final.mean is None else "-"
+            cells += [in_figures(row.final, "diverged"), in_figures(row.best, none)]
         if self.target is not None:
             cells.append(in_figures(row.rounds, "not reached", digits=0))
         return [*cells, in_figures(row.megabytes, precision=2)]
@@ -135,6 +132,11 @@ class Sweep:
         points = f"{len(self.points)} point{'s' * (len(self.points) > 1)}"
         return f"Sweep of {self.name}: {points}, {seeds}\n{self.table()}"
 
+    @property
+    def directions(self) -> dict[str, bool]:
+        """Whether greater is better, by the name of a metric, where the model declares it."""
+        return dict(pair for run in self for pair in directions(run.history.directions))
+
     def table(self, metric: str | None = None, target: float | None = None) -> SweepTable:
         """One row per point, with mean and deviation over seeds.
 
@@ -147,7 +149,9 @@ class Sweep:
             raise HoldfastError(
                 "sweep: a target, but nothing was measured; give sweep(evaluate=...)."
             )
-        rows = (_result(runs, metric, target) for runs in self.runs)
+        about = None if metric is None else find(metric, self.directions)
+        up = None if about is None else about.greater_is_better
+        rows = (_result(runs, metric, up, target) for runs in self.runs)
         return SweepTable(tuple(rows), metric, target)
 
     def best(self, metric: str | None = None, target: float | None = None) -> Point:
@@ -159,7 +163,8 @@ class Sweep:
         if table.metric is None:
             raise HoldfastError("sweep: nothing was measured; give sweep(evaluate=...).")
         spreads = [row.final if target is None else row.rounds for row in table]
-        winner = best_of(spreads, lower=target is not None or lower_is_better(table.metric))
+        up = target is None and greater_is_better(table.metric, self.directions)
+        winner = best_of(spreads, greater_is_better=up)
         if winner is None:
             goal = "its last round" if target is None else f"{table.metric} {target:g}"
             raise HoldfastError(
@@ -180,14 +185,20 @@ class Sweep:
         return asked
 
 
-def _result(runs: Sequence[SweptRun], metric: str | None, target: float | None) -> PointResult:
+def _result(
+    runs: Sequence[SweptRun],
+    metric: str | None,
+    greater_is_better: bool | None,
+    target: float | None,
+) -> PointResult:
     measured = [run._measured(metric) if metric else [] for run in runs]
-    top = min if metric and lower_is_better(metric) else max
+    top = max if greater_is_better else min
+    directed = greater_is_better is not None
     until = [run._until(target, metric) for run in runs]
     return PointResult(
         dict(runs[0].point),
         final=Spread(tuple(values[-1] if values else None for values in measured)),
-        best=Spread(tuple(top(values) if values else None for values in measured)),
+        best=Spread(tuple(top(values) if values and directed else None for values in measured)),
         rounds=Spread(tuple(rounds for rounds, _ in until)),
         megabytes=Spread(tuple(megabytes for _, megabytes in until)),
     )

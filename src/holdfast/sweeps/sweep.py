@@ -2,57 +2,44 @@
 
 import contextlib
 import dataclasses
-import itertools
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from holdfast.client_states.storage import Storage
-from holdfast.cohorts import Cohort
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.local import Local
 from holdfast.data.clients import Clients
-from holdfast.engine.experiment import Experiment
-from holdfast.engine.protocol import Engine
-from holdfast.engine.server import Server
+from holdfast.engine.experiment import Experiment, Settings, described
 from holdfast.engine.setup import checked
 from holdfast.engine.simulate import simulate
-from holdfast.errors import HoldfastError, RoundFailedError, did_you_mean, explain_arguments
-from holdfast.evaluate import Evaluator
+from holdfast.errors import HoldfastError, RoundFailedError, did_you_mean
 from holdfast.models.model import Model
 from holdfast.record.checkpoint import Checkpoint
 from holdfast.record.history import History
+from holdfast.record.progress import Progress, of_sweep
 from holdfast.record.state import RunState
+from holdfast.sweeps.grid import WAYS, combinations
 from holdfast.sweeps.naming import Point, folder_name, label
-from holdfast.sweeps.paths import Setting, at_point
+from holdfast.sweeps.paths import at_point
 from holdfast.sweeps.results import Sweep, SweptRun
-from holdfast.trees import Tree
 
 
-@explain_arguments
 def sweep(
-    algorithm: Algorithm,
-    model: Model,
-    clients: Clients,
-    local: Local,
-    rounds: int,
+    algorithm: Algorithm | Experiment,
+    model: Model | None = None,
+    clients: Clients | None = None,
+    local: Local | None = None,
+    rounds: int | None = None,
     *,
     over: Mapping[str, Sequence[Any]],
     seeds: int | Sequence[int] = 1,
     how: Literal["grid", "paired"] = "grid",
-    cohort: Cohort | None = None,
-    evaluate: Evaluator | Sequence[Evaluator] | None = None,
-    params: Tree = None,
     checkpoint: Checkpoint | str | Path | None = None,
-    engine: Engine | None = None,
-    server: Server | None = None,
-    select: bool = False,
-    storage: Storage | None = None,
     progress: bool | None = None,
     on_round: Callable[[RunState, Point, int], None] | None = None,
+    **settings: Unpack[Settings],
 ) -> Sweep:
     """One method with many hyper-parameters and seeds, in one compiled program.
 
@@ -62,7 +49,7 @@ def sweep(
     does not stop the others.
 
     Args:
-        algorithm: the method; what `over` does not name stays as it is.
+        algorithm: the method, or an `hf.Experiment`; what `over` does not name stays as it is.
         model: the model.
         clients: the population.
         local: what a client does in a round; `over` may name its fields too.
@@ -71,16 +58,11 @@ def sweep(
             `"wire.compressor.k"`, `"local.learning_rate"`, `"server.local.learning_rate"`.
         seeds: so many, from 0 on, or a list of them.
         how: `"grid"` tries every combination, `"paired"` the first values of all, the second, ...
-        cohort: who takes part; everyone unless given.
-        evaluate: one or several of `hf.evaluate`.
-        params: initial parameters; the model's own, by seed, unless given.
         checkpoint: a folder; every point and seed has one of its own in it, and goes on from it.
-        engine: `hf.Engine()` unless given.
-        server: the server's own data or loss.
-        select: clients receive only the rows of the model's tables their data uses.
-        storage: how much memory a run's client states and examples may take.
         progress: a progress bar; unless given, only where someone is looking.
         on_round: called with state, point and seed after every round.
+        settings: `cohort`, `evaluate`, `params`, `engine`, `server`, `select` and `storage` of
+            `hf.Experiment`.
 
     Example:
         >>> import holdfast as hf
@@ -97,64 +79,43 @@ def sweep(
         >>> len(found), found.best()["local.learning_rate"]
         (4, 0.5)
     """
+    own = ("rounds", "over", "seeds", "how", "checkpoint", "progress", "on_round")
+    if "seed" in settings:
+        raise HoldfastError("sweep: `seed` is given; give seeds=, how many or a list of them.")
+    given = described("sweep", algorithm, model, clients, local, settings, own)
     if not isinstance(rounds, int | np.integer) or rounds < 0:
         raise HoldfastError(f"sweep: rounds={rounds!r}; give a whole number of at least 0.")
     chosen = _seeds(seeds)
-    given = Setting(algorithm, local, server)
     points = _points(over, how)
-    settings = []
+    store = Checkpoint(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
+    swept: list[list[Experiment]] = []
     for point in points:
         with _said_of(point):
-            settings.append(at_point(given, point))
-    store = Checkpoint(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
-    shared: dict[str, Any] = {
-        "model": model,
-        "clients": clients,
-        "cohort": cohort,
-        "evaluate": evaluate,
-        "params": params,
-        "engine": engine,
-        "select": select,
-        "storage": storage,
-    }
-    for point, setting in zip(points, settings, strict=True):
+            changed = at_point(given, point)
+            swept.append([dataclasses.replace(changed, seed=seed) for seed in chosen])
+    for point, experiments in zip(points, swept, strict=True):
         with _said_of(point):
-            _check(setting, shared, chosen, _own_folders(store, point, chosen))
+            _check(experiments, _own_folders(store, point, chosen))
     runs = []
-    with _bar(algorithm.name, len(points) * len(chosen), rounds, progress) as bar:
-        for point, setting in zip(points, settings, strict=True):
+    with of_sweep(given.algorithm.name, len(points) * len(chosen), rounds, progress) as bar:
+        for point, experiments in zip(points, swept, strict=True):
             folders = _own_folders(store, point, chosen)
             runs.append(
                 tuple(
-                    _run(point, setting, shared, seed, rounds, own, on_round, bar)
-                    for seed, own in zip(chosen, folders, strict=True)
+                    _run(point, experiment, rounds, folder, on_round, bar)
+                    for experiment, folder in zip(experiments, folders, strict=True)
                 )
             )
-    return Sweep(algorithm.name, tuple(points), chosen, tuple(runs))
-
-
-class _Bar:
-    """Where a progress bar would be, nobody is looking."""
-
-    def begin(self, what: str) -> None:
-        """A run begins."""
-
-    def advance(self, state: RunState) -> None:
-        """A round is over."""
-
-    def end(self) -> None:
-        """A run is over."""
+    return Sweep(given.algorithm.name, tuple(points), chosen, tuple(runs))
 
 
 def _run(
     point: Point,
-    setting: Setting,
-    shared: dict[str, Any],
-    seed: int,
+    experiment: Experiment,
     rounds: int,
     store: Checkpoint | None,
     on_round: Callable[[RunState, Point, int], None] | None,
-    bar: _Bar,
+    bar: Progress,
 ) -> SweptRun:
     last: RunState | None = None
     failed = None
@@ -163,28 +124,22 @@ def _run(
         nonlocal last
         last = state
         if on_round is not None:
-            on_round(state, dict(point), seed)
+            on_round(state, dict(point), experiment.seed)
         bar.advance(state)
 
-    bar.begin(f"{label(point)}, seed {seed}")
+    bar.begin(f"{label(point)}, seed {experiment.seed}")
     try:
         last = simulate(
-            **setting.arguments(),
-            **shared,
-            rounds=rounds,
-            seed=seed,
-            checkpoint=store,
-            progress=False,
-            on_round=seen,
+            experiment, rounds=rounds, checkpoint=store, progress=False, on_round=seen
         ).state
     except RoundFailedError as error:
         failed = str(error)
     bar.end()
     return SweptRun(
         point,
-        seed,
-        setting.algorithm,
-        setting.local,
+        experiment.seed,
+        experiment.algorithm,
+        experiment.local,
         params=None if last is None else last.params,
         history=History() if last is None else last.history,
         ledger=None if last is None else last.ledger,
@@ -209,9 +164,8 @@ def _seeds(given: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def _points(over: Mapping[str, Sequence[Any]], how: str) -> list[Point]:
-    if how not in ("grid", "paired"):
-        hint = did_you_mean(str(how), ("grid", "paired"))
-        raise HoldfastError(f"sweep: how={how!r}; {hint}")
+    if how not in WAYS:
+        raise HoldfastError(f"sweep: how={how!r}; {did_you_mean(str(how), WAYS)}")
     if not isinstance(over, Mapping) or not over:
         raise HoldfastError(
             'sweep: over names nothing; give values by path, such as {"local.learning_rate": [0.05, 0.1]}.'
@@ -226,10 +180,10 @@ def _points(over: Mapping[str, Sequence[Any]], how: str) -> list[Point]:
     if how == "paired" and len(set(lengths.values())) > 1:
         numbers_of = ", ".join(f"{n} of `{path}`" for path, n in lengths.items())
         raise HoldfastError(f"sweep: paired values are {numbers_of}; give as many of each.")
-    combined = (
-        itertools.product(*over.values()) if how == "grid" else zip(*over.values(), strict=True)
-    )
-    points = [dict(zip(over, map(_plain, values), strict=True)) for values in combined]
+    points = [
+        dict(zip(over, map(_plain, values), strict=True))
+        for values in combinations(list(over.values()), how)
+    ]
     folders = [folder_name(label(point)) for point in points]
     for i, folder in enumerate(folders):
         if folders.index(folder) != i:
@@ -244,18 +198,12 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _check(
-    setting: Setting,
-    shared: dict[str, Any],
-    seeds: tuple[int, ...],
-    stores: Sequence[Checkpoint | None],
-) -> None:
+def _check(experiments: Sequence[Experiment], stores: Sequence[Checkpoint | None]) -> None:
     """Put a point together once, and look whether its saves are its own."""
-    checked(Experiment(**setting.arguments(), **shared, seed=seeds[0]))
-    for seed, store in zip(seeds, stores, strict=True):
+    checked(experiments[0])
+    for experiment, store in zip(experiments, stores, strict=True):
         if store is not None and store.files():
-            own = Experiment(**setting.arguments(), **shared, seed=seed)
-            store.refuse_another(checked(own).identity())
+            store.refuse_another(checked(experiment).identity())
 
 
 @contextlib.contextmanager
@@ -266,7 +214,7 @@ def _said_of(point: Point) -> Iterator[None]:
     except HoldfastError as error:
         message = str(error)
         about = "" if message.startswith("sweep: ") else f"sweep, {label(point)}: "
-        raise HoldfastError(about + message) from None
+        raise HoldfastError(about + message, about=error.about) from None
 
 
 def _own_folders(
@@ -276,43 +224,3 @@ def _own_folders(
         return [None] * len(seeds)
     place = Path(store.folder) / folder_name(label(point))
     return [dataclasses.replace(store, folder=place / f"seed-{seed}") for seed in seeds]
-
-
-@contextlib.contextmanager
-def _bar(name: str, runs: int, rounds: int, wanted: bool | None) -> Iterator[_Bar]:
-    if not (sys.stderr.isatty() if wanted is None else wanted):
-        yield _Bar()
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[what]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as shown:
-        task = shown.add_task(name, total=runs * rounds, what="")
-
-        class Shown(_Bar):
-            ended = 0
-
-            def begin(self, what: str) -> None:
-                shown.update(task, what=what)
-
-            def advance(self, state: RunState) -> None:
-                shown.update(task, completed=self.ended * rounds + state.round)
-
-            def end(self) -> None:
-                self.ended += 1
-                shown.update(task, completed=self.ended * rounds)
-
-        yield Shown()

@@ -6,7 +6,8 @@ import numpy as np
 
 from holdfast.data.checks import check_counts
 from holdfast.data.clients import Clients, count
-from holdfast.data.partition.common import even_sizes, grouped, read_labels
+from holdfast.data.labels import read_labels
+from holdfast.data.partition.common import even_sizes, grouped
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.trees import Tree
 
@@ -35,7 +36,8 @@ def by_classes(
         [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
     """
     check_counts("partition", clients=clients)
-    y, found = read_labels(data, labels, "by_classes")
+    names, y = read_labels(data, labels, "partition.by_classes")
+    found = len(names)
     if not 1 <= classes <= found:
         raise HoldfastError(
             f"partition.by_classes: classes={classes} of {found}; give 1..{found}.",
@@ -89,7 +91,7 @@ def shards(
     n = count(data)
     check_counts("partition", clients=clients)
     check_counts("partition.shards", per_client=per_client)
-    y, _ = read_labels(data, labels, "shards")
+    _, y = read_labels(data, labels, "partition.shards")
     receiver = np.random.default_rng(seed).permutation(clients * per_client) // per_client
     owner = np.repeat(receiver, even_sizes(n, clients * per_client))
     rows = np.argsort(y, kind="stable")

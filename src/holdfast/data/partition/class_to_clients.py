@@ -6,11 +6,11 @@ import numpy as np
 
 from holdfast.data.checks import check_counts
 from holdfast.data.clients import Clients
+from holdfast.data.labels import read_labels
 from holdfast.data.partition.common import (
     check_concentration,
     grouped,
     log_gamma,
-    read_labels,
 )
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.trees import Tree
@@ -58,7 +58,8 @@ def dirichlet_by_class(
     federated learning with heterogeneous data", 2023; Lin, Kong, Stich and Jaggi, "Ensemble
     distillation for robust model fusion in federated learning", 2020.
     """
-    y, classes = read_labels(data, labels, "dirichlet_by_class")
+    names, y = read_labels(data, labels, "partition.dirichlet_by_class")
+    classes = len(names)
     check_concentration(concentration, "dirichlet_by_class")
     n = len(y)
     check_counts("partition", clients=clients)

@@ -7,12 +7,12 @@ import numpy as np
 
 from holdfast.data.checks import check_counts
 from holdfast.data.clients import Clients
+from holdfast.data.labels import read_labels
 from holdfast.data.partition.common import (
     check_concentration,
     grouped,
     log_gamma,
     lognormal_sizes,
-    read_labels,
 )
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.trees import Tree
@@ -54,7 +54,8 @@ def dirichlet(
 
     Reference: Acar et al., "Federated learning based on dynamic regularization", 2021.
     """
-    y, classes = read_labels(data, labels, "dirichlet")
+    names, y = read_labels(data, labels, "partition.dirichlet")
+    classes = len(names)
     check_concentration(concentration, "dirichlet")
     n, rng = len(y), np.random.default_rng(seed)
     wanted = _sizes(rng, n, clients, sizes, sigma)

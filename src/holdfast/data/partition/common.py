@@ -1,12 +1,11 @@
-"""What several splits need: sizes, labels as 0, 1, ..., and populations from owners."""
+"""What several splits need: sizes, and populations from owners."""
 
 import math
-from typing import Any
 
 import numpy as np
 
 from holdfast.data.checks import check_counts
-from holdfast.data.clients import Clients, count
+from holdfast.data.clients import Clients
 from holdfast.errors import HoldfastError
 from holdfast.trees import Tree
 
@@ -36,28 +35,6 @@ def lognormal_sizes(
     rest = examples - int(sizes.sum())
     sizes[np.argsort(sizes - exact, kind="stable")[:rest]] += 1
     return sizes
-
-
-def read_labels(data: Tree, labels: Any, who: str) -> tuple[np.ndarray, int]:
-    """Labels as 0, 1, ... in sorted order, one per example, and how many different ones there are."""
-    n = count(data)
-    if labels is None and not hasattr(data, "y"):
-        raise HoldfastError(
-            f"partition.{who}: data has no `.y`; give labels=, one per example.", about=("labels",)
-        )
-    given = np.asarray(data.y if labels is None else labels)
-    if given.ndim != 1:
-        raise HoldfastError(
-            f"partition.{who}: labels have shape {given.shape}; give labels=, one per example.",
-            about=("labels",),
-        )
-    if len(given) != n:
-        raise HoldfastError(
-            f"partition.{who}: {len(given)} labels for {n} examples; give one each.",
-            about=("labels",),
-        )
-    found, y = np.unique(given, return_inverse=True)
-    return y, len(found)
 
 
 def check_concentration(concentration: float, who: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from holdfast.data.clients import Clients
-from holdfast.data.split.table import nonzero_counts, owners, read_labels
+from holdfast.data.split.table import nonzero_counts, owned_labels, owners
 from holdfast.errors import HoldfastError, explain_arguments
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def picture(clients: Clients, path: str | os.PathLike[str], labels: Any = None) 
             "split.picture: matplotlib is missing; install it with `pip install matplotlib`."
         ) from None
     figure = Figure(figsize=(9, 4.6), layout="constrained")
-    found = read_labels(clients, labels)
+    found = owned_labels(clients, labels)
     if found is None:
         _draw_sizes(figure.subplots(), np.sort(clients.sizes)[::-1], "clients, sorted by size")
     elif len(clients) <= _MOST_BUBBLES[0] and len(found[0]) <= _MOST_BUBBLES[1]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.data.clients import Clients
-from holdfast.data.split.table import nonzero_counts, owners, read_labels
+from holdfast.data.split.table import nonzero_counts, owned_labels, owners
 from holdfast.errors import explain_arguments
 
 
@@ -104,7 +104,7 @@ def statistics(clients: Clients, labels: Any = None) -> Statistics:
         >>> hf.data.split.statistics(clients).numbers()["classes_most"]
         7
     """
-    sizes, found = clients.sizes, read_labels(clients, labels)
+    sizes, found = clients.sizes, owned_labels(clients, labels)
     if found is None or not len(clients.order):
         return Statistics(sizes)
     names, y = found

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.data.clients import Clients, count
+from holdfast.data.clients import Clients
+from holdfast.data.labels import read_labels
 from holdfast.errors import HoldfastError, explain_arguments
 
 # Numbers in a table; above, it would need gigabytes.
@@ -29,7 +30,7 @@ def counts(clients: Clients, labels: Any = None) -> np.ndarray:
         array([[1, 2, 0],
                [1, 0, 1]])
     """
-    found = read_labels(clients, labels)
+    found = owned_labels(clients, labels)
     if found is None:
         raise HoldfastError(
             "split.counts: `.y` holds no classes; give labels=, one per example.", about=("labels",)
@@ -45,21 +46,17 @@ def counts(clients: Clients, labels: Any = None) -> np.ndarray:
     return np.bincount(key, minlength=n * classes).reshape(n, classes)
 
 
-def read_labels(clients: Clients, labels: Any) -> tuple[np.ndarray, np.ndarray] | None:
+def owned_labels(clients: Clients, labels: Any) -> tuple[np.ndarray, np.ndarray] | None:
     """The classes, sorted, and the class of each owned example, client by client.
 
     None where labels are not given and `.y` is no whole number per example: it is then a target of
     regression, a text, or not there.
     """
-    given = np.asarray(getattr(clients.examples, "y", 0.0) if labels is None else labels)
-    if labels is None and (given.ndim != 1 or given.dtype.kind not in "biuSUO"):
-        return None
-    n = count(clients.examples)
-    if given.shape != (n,):
-        raise HoldfastError(
-            f"split: labels of shape {given.shape}; give {n}, one per example.", about=("labels",)
-        )
-    names, y = np.unique(given, return_inverse=True)
+    if labels is None:
+        own = np.asarray(getattr(clients.examples, "y", 0.0))
+        if own.ndim != 1 or own.dtype.kind not in "biuSUO":
+            return None
+    names, y = read_labels(clients.examples, labels, "split")
     return names, y[clients.order]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.data.clients import Clients
-from holdfast.data.split.table import counts, read_labels
+from holdfast.data.split.table import counts, owned_labels
 from holdfast.errors import HoldfastError, explain_arguments
 
 _HEAD = "client  examples  "
@@ -46,7 +46,7 @@ def sketch(clients: Clients, width: int = 80, labels: Any = None, first: int = 2
     shown = clients.subset(range(min(first, len(clients))))
     room = width - len(_HEAD)
     notes: list[str] = []
-    if read_labels(shown, labels) is None:
+    if owned_labels(shown, labels) is None:
         lines, cells = [_HEAD], _bars(shown.sizes, int(clients.sizes.max()), room)
     else:
         lines, (cells, notes) = [_HEAD + "classes"], _columns(shown, labels, room)
