@@ -191,6 +191,8 @@ def name_entry(kind: str, name: str) -> list[str]:
             lines += [f"*Travels:* {page.travels}", ""]
         lines += arguments(page)
     lines += [*in_file(kind, name), "```python", signature(page), "```"]
+    if page.example:
+        lines += ["", "```pycon", page.example, "```"]
     if page.reference:
         lines += ["", f"*Reference:* {page.reference}"]
     return lines

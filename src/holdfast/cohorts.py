@@ -24,7 +24,29 @@ __all__ = [
 
 
 class Cohort(Protocol):
-    """Draws the clients of a round; write your own with these."""
+    """Draws the clients of a round; write your own with these.
+
+    Example:
+        >>> import holdfast as hf
+        >>> import numpy as np
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> clients = hf.data.partition.in_order(data, clients=2)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> class InTurn:
+        ...     steady = True
+        ...
+        ...     def check(self, able, population):
+        ...         pass
+        ...
+        ...     def draw(self, t, able, rng):
+        ...         return able[[t % len(able)]]
+        >>> local = hf.Local(learning_rate=0.1, steps=10)
+        >>> algorithm = hf.algorithms.fedavg()
+        >>> run = hf.simulate(algorithm, model, clients, local, rounds=4, cohort=InTurn())
+        >>> [entry.clients for entry in run.ledger.entries]
+        [(0,), (1,), (0,), (1,)]
+    """
 
     steady: ClassVar[bool]  # whether every round has the same number of clients
 
@@ -132,7 +154,14 @@ class Weighted:
 
 @explain_arguments
 def everyone() -> Everyone:
-    """Full participation."""
+    """Full participation.
+
+    Example:
+        >>> import holdfast as hf
+        >>> import numpy as np
+        >>> hf.cohorts.everyone().draw(0, np.arange(5), np.random.default_rng(0))
+        array([0, 1, 2, 3, 4])
+    """
     return Everyone()
 
 
@@ -142,6 +171,16 @@ def fixed(size: int) -> Fixed:
 
     Args:
         size: clients a round.
+
+    Example:
+        >>> import holdfast as hf
+        >>> import numpy as np
+        >>> cohort, rng = hf.cohorts.fixed(3), np.random.default_rng(0)
+        >>> for t in range(3):
+        ...     print(cohort.draw(t, np.arange(10), rng))
+        [5 6 9]
+        [0 8 9]
+        [5 8 9]
     """
     return Fixed(_size(size))
 
@@ -152,6 +191,16 @@ def bernoulli(probability: float) -> Bernoulli:
 
     Args:
         probability: that a client takes part, in (0, 1].
+
+    Example:
+        >>> import holdfast as hf
+        >>> import numpy as np
+        >>> cohort, rng = hf.cohorts.bernoulli(0.3), np.random.default_rng(0)
+        >>> for t in range(3):
+        ...     print(cohort.draw(t, np.arange(10), rng))
+        [1 2 3]
+        [1 3 5 8]
+        [0 1]
     """
     if not 0 < probability <= 1:
         raise HoldfastError(
@@ -166,6 +215,17 @@ def schedule(rounds: Sequence[Sequence[int]]) -> Schedule:
 
     Args:
         rounds: one list of clients for each round.
+
+    Example:
+        >>> import holdfast as hf
+        >>> import numpy as np
+        >>> cohort, rng = hf.cohorts.schedule([[0, 1], [2]]), np.random.default_rng(0)
+        >>> for t in range(4):
+        ...     print(cohort.draw(t, np.arange(4), rng))
+        [0 1]
+        [2]
+        [0 1]
+        [2]
     """
     if not len(rounds):
         raise HoldfastError(
@@ -181,6 +241,14 @@ def weighted(size: int, weights: Sequence[float] | np.ndarray) -> Weighted:
     Args:
         size: clients a round.
         weights: one number per client, to which its chance is proportional; 0 is never drawn.
+
+    Example:
+        >>> import holdfast as hf
+        >>> import numpy as np
+        >>> cohort, rng = hf.cohorts.weighted(2, [1, 1, 8, 0]), np.random.default_rng(0)
+        >>> drawn = np.concatenate([cohort.draw(t, np.arange(4), rng) for t in range(1000)])
+        >>> np.bincount(drawn, minlength=4)
+        array([513, 509, 978,   0])
     """
     values = np.asarray(weights, float)
     if values.ndim != 1 or not np.isfinite(values).all() or (values < 0).any():

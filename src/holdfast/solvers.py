@@ -83,8 +83,14 @@ class GradientDescent(Solver):
 
     Example:
         >>> import holdfast as hf
-        >>> hf.solvers.GradientDescent(step=0.5).tolerance
-        1e-06
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> def loss(z):
+        ...     return (z[0] - 1) ** 2 / 2 + 5 * (z[1] - 2) ** 2
+        >>> solver = hf.solvers.GradientDescent(step=0.1)
+        >>> found = solver.minimise(loss, jax.grad(loss), jnp.zeros(2))
+        >>> print(found.x.round(3), bool(found.gradient_norm <= solver.tolerance))
+        [1. 2.] True
     """
 
     step: Hyper
@@ -120,8 +126,14 @@ class LineSearch(Solver):
 
     Example:
         >>> import holdfast as hf
-        >>> hf.solvers.LineSearch(tolerance=1e-2).max_steps
-        2000
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> def loss(z):
+        ...     return (z[0] - 1) ** 2 / 2 + 5 * (z[1] - 2) ** 2
+        >>> solver = hf.solvers.LineSearch()
+        >>> found = solver.minimise(loss, jax.grad(loss), jnp.zeros(2))
+        >>> print(found.x.round(3), bool(found.gradient_norm <= solver.tolerance))
+        [1. 2.] True
     """
 
     tolerance: Hyper = 1e-5
@@ -148,8 +160,14 @@ class LBFGS(Solver):
 
     Example:
         >>> import holdfast as hf
-        >>> hf.solvers.LBFGS(tolerance=1e-8).memory
-        10
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> def loss(z):
+        ...     return (z[0] - 1) ** 2 / 2 + 5 * (z[1] - 2) ** 2
+        >>> solver = hf.solvers.LBFGS()
+        >>> found = solver.minimise(loss, jax.grad(loss), jnp.zeros(2))
+        >>> print(found.x.round(3), bool(found.gradient_norm <= solver.tolerance))
+        [1. 2.] True
 
     Reference: Liu and Nocedal, "On the limited memory BFGS method", 1989; the code is optax's.
     """
@@ -173,6 +191,18 @@ class Known(Solver):
 
     Args:
         optima: a tree like the model, each leaf a `hf.PerClient`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> def loss(z):
+        ...     return (z[0] - 1) ** 2 / 2 + 5 * (z[1] - 2) ** 2
+        >>> # As one client sees it: nothing is searched for, but how steep it is there is measured.
+        >>> solver = hf.solvers.Known(jnp.array([1.0, 1.9]))
+        >>> found = solver.minimise(loss, jax.grad(loss), jnp.zeros(2))
+        >>> print(found.x, f"{found.gradient_norm:.2f}")
+        [1.  1.9] 1.00
     """
 
     optima: Tree

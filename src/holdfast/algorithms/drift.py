@@ -39,8 +39,18 @@ def scaffold(
 
     Example:
         >>> import holdfast as hf
-        >>> hf.algorithms.scaffold().rule
-        ControlVariate(damping=None)
+        >>> import numpy as np
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> clients = hf.data.partition.in_order(data, clients=2)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> local = hf.Local(learning_rate=0.1, steps=10)
+        >>> for algorithm in (hf.algorithms.fedavg(), hf.algorithms.scaffold()):
+        ...     run = hf.simulate(algorithm, model, clients, local, rounds=20)
+        ...     w = run.params["weights"].item()
+        ...     print(f"{algorithm.name} {w:.2f}, {run.ledger.total} bytes")
+        fedavg 1.60, 320 bytes
+        scaffold 1.80, 480 bytes
 
     Reference: Karimireddy et al., "SCAFFOLD", ICML 2020; lean upload: FSL, appendix B.
     """
@@ -73,7 +83,17 @@ def fedpvr(
 
     Example:
         >>> import holdfast as hf
-        >>> algorithm = hf.algorithms.fedpvr(mask=lambda path: path.startswith("classifier"))
+        >>> import numpy as np
+        >>> # Clients agree on the intercept 3, but their slopes are 1 and 2: together 1.8.
+        >>> x, y = np.array([[-1.0], [1.0], [-2.0], [2.0]]), np.array([2.0, 4.0, -1.0, 7.0])
+        >>> clients = hf.data.partition.in_order(hf.Examples(x, y), clients=2)
+        >>> model = hf.models.least_squares()
+        >>> local = hf.Local(learning_rate=0.1, steps=10)
+        >>> algorithm = hf.algorithms.fedpvr(mask=lambda path: path == "weights")
+        >>> run = hf.simulate(algorithm, model, clients, local, rounds=20)
+        >>> # FedAvg ends at 1.60 after 640 bytes, SCAFFOLD at 1.80 after 960.
+        >>> print(f"{run.params['weights'].item():.2f}, {run.ledger.total} bytes")
+        1.80, 800 bytes
 
     Reference: Li et al., "On the effectiveness of partial variance reduction in federated
     learning with heterogeneous data", CVPR 2023.
@@ -99,8 +119,18 @@ def feddyn(alpha: Hyper) -> Algorithm:
 
     Example:
         >>> import holdfast as hf
-        >>> hf.algorithms.feddyn(alpha=0.1).rule
-        Dynamic(alpha=0.1)
+        >>> import numpy as np
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> clients = hf.data.partition.in_order(data, clients=2)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> local = hf.Local(learning_rate=0.1, steps=10)
+        >>> for algorithm in (hf.algorithms.fedavg(), hf.algorithms.feddyn(alpha=1.0)):
+        ...     run = hf.simulate(algorithm, model, clients, local, rounds=20)
+        ...     w = run.params["weights"].item()
+        ...     print(f"{algorithm.name} {w:.2f}, {run.ledger.total} bytes")
+        fedavg 1.60, 320 bytes
+        feddyn 1.80, 320 bytes
 
     Reference: Acar et al., "Federated learning based on dynamic regularization", ICLR 2021.
     """
@@ -122,8 +152,18 @@ def feddc(alpha: Hyper) -> Algorithm:
 
     Example:
         >>> import holdfast as hf
-        >>> hf.algorithms.feddc(alpha=0.1).rule
-        Chain(rules=(ControlVariate(damping=None), Dynamic(alpha=0.1)))
+        >>> import numpy as np
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> clients = hf.data.partition.in_order(data, clients=2)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> local = hf.Local(learning_rate=0.1, steps=10)
+        >>> for algorithm in (hf.algorithms.fedavg(), hf.algorithms.feddc(alpha=1.0)):
+        ...     run = hf.simulate(algorithm, model, clients, local, rounds=20)
+        ...     w = run.params["weights"].item()
+        ...     print(f"{algorithm.name} {w:.2f}, {run.ledger.total} bytes")
+        fedavg 1.60, 320 bytes
+        feddc 1.80, 480 bytes
 
     Reference: Gao et al., "FedDC", CVPR 2022.
     """
@@ -146,8 +186,19 @@ def fedsplit(step_size: Hyper, average: Literal["all", "active"] = "active") -> 
 
     Example:
         >>> import holdfast as hf
-        >>> hf.algorithms.fedsplit(step_size=0.5, average="all").rule
-        SplitAll(step_size=0.5)
+        >>> import numpy as np
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> clients = hf.data.partition.in_order(data, clients=2)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> local = hf.Local(learning_rate=0.1, steps=10)
+        >>> for average in ("all", "active"):
+        ...     algorithm = hf.algorithms.fedsplit(step_size=0.5, average=average)
+        ...     one = hf.cohorts.fixed(1)
+        ...     run = hf.simulate(algorithm, model, clients, local, rounds=60, cohort=one)
+        ...     print(f"{average}: {run.params['weights'].item():.2f}")
+        all: 1.80
+        active: 1.07
 
     Reference: Pathak and Wainwright, "FedSplit", NeurIPS 2020; FedDyn, appendix A.4.
     """

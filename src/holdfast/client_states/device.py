@@ -1,4 +1,4 @@
-"""Rows on the device, where copying them to the host costs more than keeping them."""
+"""States on the device, where copying them to the host costs more than keeping them."""
 
 import functools
 
@@ -12,13 +12,13 @@ from holdfast.trees import Tree, nbytes
 
 
 class DeviceStore:
-    """Rows in one array per leaf, which doubles when it is full and is written to in place."""
+    """States in one array per leaf, which doubles when it is full and is written to in place."""
 
     def __init__(self, first: Tree, clients: int) -> None:
-        self.row_bytes = nbytes(first)
+        self.state_bytes = nbytes(first)
         self._slots = Slots(clients)
-        # The first place holds the first row, for everyone without one of its own.
-        self._rows = tree.map(lambda a: jax.device_put(a, _home())[None], first)
+        # The first place holds the first state, for everyone without one of its own.
+        self._states = tree.map(lambda a: jax.device_put(a, _home())[None], first)
 
     def __len__(self) -> int:
         return self._slots.taken
@@ -30,38 +30,38 @@ class DeviceStore:
         return self._slots.of(ids) >= 0
 
     def read(self, ids: np.ndarray) -> Tree:
-        return _gather(self._rows, self._slots.of(ids) + 1)
+        return _gather(self._states, self._slots.of(ids) + 1)
 
-    def write(self, ids: np.ndarray, rows: Tree, positions: np.ndarray) -> None:
+    def write(self, ids: np.ndarray, states: Tree, positions: np.ndarray) -> None:
         mine = self._slots.make(ids) + 1
-        leaves = tree.leaves(rows)
+        leaves = tree.leaves(states)
         if not leaves:
             return
-        if self._slots.taken >= len(tree.leaves(self._rows)[0]):
-            self._rows = _grow(self._rows, size=1 << self._slots.taken.bit_length())
+        if self._slots.taken >= len(tree.leaves(self._states)[0]):
+            self._states = _grow(self._states, size=1 << self._slots.taken.bit_length())
         # All places of a cohort are written, those of nobody past the end, where they are dropped:
         # cohorts of all makes share one program.
         there = np.full(len(leaves[0]), np.iinfo(np.int32).max, np.int32)
         there[positions] = mine
-        # A round's rows may come in parts from several devices.
-        self._rows = _scatter(self._rows, there, jax.device_put(rows, _home()))
+        # A round's states may come in parts from several devices.
+        self._states = _scatter(self._states, there, jax.device_put(states, _home()))
 
 
 def _home() -> jax.Device:
-    """The device that holds all rows."""
+    """The device that holds all states."""
     return jax.local_devices()[0]
 
 
 @jax.jit
-def _gather(rows: Tree, slots: jax.Array) -> Tree:
-    return tree.map(lambda a: a[slots], rows)
+def _gather(states: Tree, slots: jax.Array) -> Tree:
+    return tree.map(lambda a: a[slots], states)
 
 
 @functools.partial(jax.jit, donate_argnums=0)
-def _scatter(rows: Tree, slots: jax.Array, new: Tree) -> Tree:
-    return tree.map(lambda a, b: a.at[slots].set(b, mode="drop"), rows, new)
+def _scatter(states: Tree, slots: jax.Array, new: Tree) -> Tree:
+    return tree.map(lambda a, b: a.at[slots].set(b, mode="drop"), states, new)
 
 
 @functools.partial(jax.jit, static_argnames="size")
-def _grow(rows: Tree, size: int) -> Tree:
-    return tree.map(lambda a: jnp.zeros((size, *a.shape[1:]), a.dtype).at[: len(a)].set(a), rows)
+def _grow(states: Tree, size: int) -> Tree:
+    return tree.map(lambda a: jnp.zeros((size, *a.shape[1:]), a.dtype).at[: len(a)].set(a), states)

@@ -1,4 +1,4 @@
-"""Rows on disk, in an LMDB database: as many clients as the disk holds, in bounded memory."""
+"""States on disk, in an LMDB database: as many clients as the disk holds, in bounded memory."""
 
 import itertools
 import shutil
@@ -20,24 +20,25 @@ from holdfast.trees import Tree, nbytes
 
 _KEY = struct.Struct(">QQ")  # client, version: sorted by both
 _CHECK = struct.Struct("<I")
+# A name on disk, which saves of any version speak of.
 FOLDER = "rows-"
 _UNCOMMITTED = 1 << 26  # bytes in memory before they are written out
 
 
 class DiskStore:
-    """Rows with versions, so that a checkpoint and the rows it belongs to agree whenever it is killed.
+    """States with versions, so that a checkpoint and the states it belongs to agree whenever it is killed.
 
     A write is of the next version. What an earlier one held is kept as long as it is pinned by a
     checkpoint; `open_at` goes back to it and drops whatever came later.
     """
 
     def __init__(self, first: Tree, clients: int, folder: Path) -> None:
-        self.row_bytes = nbytes(first)
+        self.state_bytes = nbytes(first)
         self.clients = clients
         self.folder = folder
         self._leaves, self._structure = tree.flatten(first)
         # An upper limit that costs nothing until it is used: the file is sparse.
-        self._database = _database(self.folder, (1 << 30) + 8 * clients * (self.row_bytes + 8192))
+        self._database = _database(self.folder, (1 << 30) + 8 * clients * (self.state_bytes + 8192))
         self._count = 0
         # Versions begin with 1: 0 is none, and memory never written to is not taken from the machine.
         self._version_of = np.zeros(clients, np.int64)
@@ -76,14 +77,14 @@ class DiskStore:
 
     def _fill(self, leaves: list[np.ndarray], place: int, client: int, version: int) -> None:
         content = self._database.transaction.get(_KEY.pack(client, version))
-        if content is None or len(content) != self.row_bytes + _CHECK.size:
+        if content is None or len(content) != self.state_bytes + _CHECK.size:
             raise HoldfastError(
-                f"rows: {self.folder} has lost the row of client {client}; {_AGAIN}"
+                f"states: {self.folder} has lost the state of client {client}; {_AGAIN}"
             )
-        body = memoryview(content)[: self.row_bytes]
-        if _CHECK.unpack_from(content, self.row_bytes)[0] != zlib.crc32(body):
+        body = memoryview(content)[: self.state_bytes]
+        if _CHECK.unpack_from(content, self.state_bytes)[0] != zlib.crc32(body):
             raise HoldfastError(
-                f"rows: the row of client {client} in {self.folder} is damaged (its checksum does not "
+                f"states: the state of client {client} in {self.folder} is damaged (its checksum does not "
                 f"fit); {_AGAIN}"
             )
         begin = 0
@@ -92,9 +93,9 @@ class DiskStore:
             out[place] = np.frombuffer(body, out.dtype, size, begin).reshape(out.shape[1:])
             begin += size * out.itemsize
 
-    def write(self, ids: np.ndarray, rows: Tree, positions: np.ndarray) -> None:
+    def write(self, ids: np.ndarray, states: Tree, positions: np.ndarray) -> None:
         self.version += 1
-        leaves = [np.asarray(a) for a in tree.leaves(rows)]
+        leaves = [np.asarray(a) for a in tree.leaves(states)]
         for client, place in zip(ids.tolist(), positions.tolist(), strict=True):
             content = b"".join([np.ascontiguousarray(a[place]).tobytes() for a in leaves])
             self._drop_unpinned(client)
@@ -161,7 +162,7 @@ class _Database:
             self._open = lmdb.open(str(folder), map_size=most, readahead=False)
         except lmdb.Error as error:
             raise HoldfastError(
-                f"rows: {folder} cannot hold clients' rows ({error}); give another folder, with "
+                f"states: {folder} cannot hold clients' states ({error}); give another folder, with "
                 f"hf.Storage(folder=...)."
             ) from None
         self._transaction: Any = None

@@ -1,4 +1,4 @@
-"""Rows in host memory."""
+"""States in host memory."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,12 +15,12 @@ _SMALL = 4096  # bytes; below, copying twice is cheaper than a loop in Python
 
 
 class MemoryStore:
-    """Rows in blocks that are never moved, so that growing copies nothing."""
+    """States in blocks that are never moved, so that growing copies nothing."""
 
     def __init__(self, first: Tree, clients: int) -> None:
-        self.row_bytes = nbytes(first)
+        self.state_bytes = nbytes(first)
         self._leaves, self._structure = tree.flatten(first)
-        self._per_block = max(1, _BLOCK_BYTES // max(1, self.row_bytes))
+        self._per_block = max(1, _BLOCK_BYTES // max(1, self.state_bytes))
         self._blocks: list[list[np.ndarray]] = []
         self._slots = Slots(clients)
 
@@ -44,14 +44,14 @@ class MemoryStore:
                     _copy(out, here, self._blocks[block][k], slots[here] % self._per_block)
         return tree.unflatten(self._structure, leaves)
 
-    def write(self, ids: np.ndarray, rows: Tree, positions: np.ndarray) -> None:
+    def write(self, ids: np.ndarray, states: Tree, positions: np.ndarray) -> None:
         slots = self._slots.make(ids)
         while self._slots.taken > len(self._blocks) * self._per_block:
             shapes = [(self._per_block, *a.shape) for a in self._leaves]
             self._blocks.append(
                 [np.empty(shape, a.dtype) for shape, a in zip(shapes, self._leaves, strict=True)]
             )
-        for k, leaf in enumerate(tree.leaves(rows)):
+        for k, leaf in enumerate(tree.leaves(states)):
             for begin, part in _parts(leaf):
                 inside = (positions >= begin) & (positions < begin + len(part))
                 for block, here in self._by_block(slots[inside]):
@@ -59,7 +59,7 @@ class MemoryStore:
                     _copy(self._blocks[block][k], mine % self._per_block, part, source)
 
     def _by_block(self, slots: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        blocks = slots // self._per_block  # -1 for who has no row
+        blocks = slots // self._per_block  # -1 for who has no state
         for block in np.unique(blocks).tolist():
             yield block, np.flatnonzero(blocks == block)
 
@@ -72,7 +72,7 @@ def _parts(leaf: Any) -> list[tuple[int, np.ndarray]]:
 
 
 def _copy(to: np.ndarray, there: np.ndarray, source: np.ndarray, here: np.ndarray) -> None:
-    """to[there] = source[here], without a copy in between where rows are large."""
+    """to[there] = source[here], without a copy in between where states are large."""
     if source[:1].nbytes < _SMALL:
         to[there] = source[here]
         return

@@ -1,4 +1,4 @@
-"""Rows divided among the processes of a run."""
+"""States divided among the processes of a run."""
 
 import functools
 from typing import Any
@@ -13,11 +13,11 @@ from holdfast.trees import Tree
 
 
 class SharedStore:
-    """Every process keeps the rows of its own clients; reading and writing is done by all together."""
+    """Every process keeps the states of its own clients; reading and writing is done by all together."""
 
     def __init__(self, mine: Store, first: Tree, clients: int) -> None:
         self.mine = mine
-        self.row_bytes = mine.row_bytes
+        self.state_bytes = mine.state_bytes
         self._first = first
         self._seen = Slots(clients)
 
@@ -31,7 +31,7 @@ class SharedStore:
         return self._seen.of(ids) >= 0
 
     def note(self, ids: np.ndarray) -> None:
-        """These clients have rows."""
+        """These clients have states."""
         self._seen.make(ids)
 
     def read(self, ids: np.ndarray) -> Tree:
@@ -40,23 +40,23 @@ class SharedStore:
         held = [np.flatnonzero(owner == k) for k in range(processes.count())]
         most = max(map(len, held))
         leaves, structure = tree.flatten(self._first)
-        rows = [np.broadcast_to(a, (len(ids), *a.shape)).copy() for a in leaves]
+        states = [np.broadcast_to(a, (len(ids), *a.shape)).copy() for a in leaves]
         if not most or not leaves:
-            return tree.unflatten(structure, rows)
+            return tree.unflatten(structure, states)
         here = held[processes.rank()]
         # A power of two, so that few programs are compiled to exchange them.
         sent = np.full(1 << (most - 1).bit_length(), -1)
         sent[: len(here)] = ids[here]
         found = processes.gathered(tree.map(np.asarray, self.mine.read(sent)))
-        for out, parts in zip(rows, tree.leaves(found), strict=True):
+        for out, parts in zip(states, tree.leaves(found), strict=True):
             for places, part in zip(held, parts, strict=True):
                 out[places] = part[: len(places)]
-        return tree.unflatten(structure, rows)
+        return tree.unflatten(structure, states)
 
-    def write(self, ids: np.ndarray, rows: Tree, positions: np.ndarray) -> None:
+    def write(self, ids: np.ndarray, states: Tree, positions: np.ndarray) -> None:
         self._seen.make(ids)
         own = ids % processes.count() == processes.rank()
-        self.mine.write(ids[own], tree.map(_everywhere, rows), positions[own])
+        self.mine.write(ids[own], tree.map(_everywhere, states), positions[own])
 
 
 def _everywhere(leaf: Any) -> Any:

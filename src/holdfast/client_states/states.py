@@ -1,4 +1,4 @@
-"""What every client remembers between rounds. A value: writing gives new rows and leaves the old."""
+"""What every client remembers between rounds. A value: writing gives new states and leaves the old."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -10,16 +10,16 @@ from holdfast.client_states.storage import Storage
 from holdfast.client_states.store import Store
 from holdfast.core.round import ClientState
 
-_COPIED_TOGETHER = 1 << 26  # bytes of rows on their way from one store to another
+_COPIED_TOGETHER = 1 << 26  # bytes of states on their way from one store to another
 
 
 class _Before(NamedTuple):
     """What the next version has overwritten."""
 
     ids: np.ndarray
-    had: np.ndarray  # whether they had a row of their own
-    rows: Any
-    positions: np.ndarray  # of theirs among those rows
+    had: np.ndarray  # whether they had a state of their own
+    states: Any
+    positions: np.ndarray  # of theirs among those states
     next: "ClientStates"
 
 
@@ -53,16 +53,16 @@ class ClientStates:
     def __getitem__(self, client: int) -> ClientState:
         if not 0 <= client < self.clients:
             raise IndexError(f"client {client} of {self.clients}")
-        row = self.read(np.array([client]))
-        return tree.map(lambda a: np.asarray(a)[0], row)
+        state = self.read(np.array([client]))
+        return tree.map(lambda a: np.asarray(a)[0], state)
 
     @property
     def touched(self) -> Mapping[int, ClientState]:
-        """The clients with a row of their own, and the rows."""
+        """The clients with a state of their own, and the states."""
         return _Touched(self)
 
     def has(self, ids: np.ndarray) -> np.ndarray:
-        """Whether each of these clients has a row of its own; -1 is nobody."""
+        """Whether each of these clients has a state of its own; -1 is nobody."""
         found = self.store.has(ids)
         for before in reversed(self._overwritten()):
             place = _places(before.ids, ids)
@@ -70,20 +70,20 @@ class ClientStates:
         return found
 
     def stack(self, places: np.ndarray) -> ClientState:
-        """The rows of a cohort along a leading axis; empty places (-1) hold the first row."""
-        rows = self.read(places)
-        self._read = (places, rows)  # what a write of the same cohort overwrites
-        return rows
+        """The states of a cohort along a leading axis; empty slots (-1) hold the first state."""
+        states = self.read(places)
+        self._read = (places, states)  # what a write of the same cohort overwrites
+        return states
 
     def read(self, ids: np.ndarray) -> ClientState:
-        """Rows of any clients along a leading axis; the first row for -1."""
-        rows = self.store.read(ids)
+        """States of any clients along a leading axis; the first state for -1."""
+        states = self.store.read(ids)
         for before in reversed(self._overwritten()):
             place = _places(before.ids, ids)
             here = place >= 0
             if here.any():
-                rows = _overlaid(rows, here, before.rows, before.positions[place[here]])
-        return rows
+                states = _overlaid(states, here, before.states, before.positions[place[here]])
+        return states
 
     def _overwritten(self) -> list[_Before]:
         """From this version to the newest."""
@@ -94,7 +94,7 @@ class ClientStates:
         return found
 
     def write(self, places: np.ndarray, stacked: Any, accepted: np.ndarray) -> "ClientStates":
-        """With the rows of the accepted clients replaced."""
+        """With the states of the accepted clients replaced."""
         if self._before is not None:  # somebody else has gone on from here
             return self._copied(self.storage).write(places, stacked, accepted)
         positions = np.flatnonzero(accepted)
@@ -110,18 +110,18 @@ class ClientStates:
         return new._with_room()
 
     def _with_room(self) -> "ClientStates":
-        """These rows where there is room for them."""
+        """These states where there is room for them."""
         return self if self.storage.fits(self.store) else self._copied(self.storage)
 
     def kept_by(self, storage: Storage) -> "ClientStates":
-        """The same rows, from now on under these limits and in this folder."""
+        """The same states, from now on under these limits and in this folder."""
         return self if storage == self.storage else self._copied(storage)
 
     def _copied(self, storage: Storage) -> "ClientStates":
-        """The same rows in a store of their own."""
+        """The same states in a store of their own."""
         ids = np.fromiter(self.touched, np.int64)
         store = storage.open(self.first, self.clients, len(ids))
-        some = max(1, _COPIED_TOGETHER // max(1, store.row_bytes))
+        some = max(1, _COPIED_TOGETHER // max(1, store.state_bytes))
         for begin in range(0, len(ids), some):
             part = ids[begin : begin + some]
             store.write(part, self.read(part), np.arange(len(part)))
@@ -129,22 +129,22 @@ class ClientStates:
 
 
 class _Touched(Mapping[int, ClientState]):
-    """The clients with a row of their own; rows are read when they are looked at."""
+    """The clients with a state of their own; states are read when they are looked at."""
 
-    def __init__(self, rows: ClientStates) -> None:
-        self._rows = rows
+    def __init__(self, states: ClientStates) -> None:
+        self._states = states
 
     def _ids(self) -> np.ndarray:
-        now = self._rows.store.ids()
-        return now[self._rows.has(now)]
+        now = self._states.store.ids()
+        return now[self._states.has(now)]
 
     def __contains__(self, client: object) -> bool:
-        return bool(self._rows.has(np.array([client]))[0])
+        return bool(self._states.has(np.array([client]))[0])
 
     def __getitem__(self, client: int) -> ClientState:
         if client not in self:
             raise KeyError(client)
-        return self._rows[client]
+        return self._states[client]
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._ids().tolist())
@@ -162,12 +162,12 @@ def _places(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return np.where(ids[near] == wanted, near, -1)
 
 
-def _overlaid(rows: Any, here: np.ndarray, others: Any, positions: np.ndarray) -> Any:
-    """Rows, in some places those at these positions of others."""
+def _overlaid(states: Any, here: np.ndarray, others: Any, positions: np.ndarray) -> Any:
+    """States, in some places those at these positions of others."""
 
     def one(a: Any, b: Any) -> np.ndarray:
         out = np.array(a)
         out[here] = np.asarray(b)[positions]
         return out
 
-    return tree.map(one, rows, others)
+    return tree.map(one, states, others)

@@ -47,7 +47,19 @@ class Chain(Combinator):
 
     Example:
         >>> import holdfast as hf
-        >>> feddc = hf.Chain((hf.rules.ControlVariate(), hf.rules.Dynamic(alpha=0.1)))
+        >>> import numpy as np
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> clients = hf.data.partition.in_order(data, clients=2)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> local = hf.Local(learning_rate=0.1, steps=10)
+        >>> parts = (hf.rules.ControlVariate(), hf.rules.Dynamic(alpha=1.0))
+        >>> for rule in (*parts, hf.Chain(parts)):
+        ...     states = hf.rounds(hf.Algorithm(rule), model, clients, local)
+        ...     print([round(next(states).params["weights"].item(), 2) for _ in range(5)])
+        [1.32, 1.69, 1.78, 1.8, 1.8]
+        [2.04, 2.05, 1.9, 1.83, 1.81]
+        [2.04, 2.19, 1.98, 1.85, 1.8]
     """
 
     rules: tuple[Rule, ...]
@@ -184,6 +196,21 @@ class Uploaded(Wrapper):
 
     The mathematics of the inner rule, at the price of the upload: SCAFFOLD as published is
     `Uploaded(ControlVariate())`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> import numpy as np
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> clients = hf.data.partition.in_order(data, clients=2)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> local = hf.Local(learning_rate=0.1, steps=10)
+        >>> lean = hf.rules.ControlVariate()
+        >>> for rule in (lean, hf.Uploaded(lean)):
+        ...     run = hf.simulate(hf.Algorithm(rule), model, clients, local, rounds=20)
+        ...     print(f"{run.params['weights'].item():.2f}, {run.ledger.total} bytes")
+        1.80, 480 bytes
+        1.80, 640 bytes
     """
 
     @property
@@ -211,6 +238,22 @@ class ServerTurn(Wrapper):
         gamma: how much the server's turn counts; a number or a schedule over rounds.
 
     Reduces to: the inner rule at `gamma=0`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> import numpy as np
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> clients = hf.data.partition.in_order(data, clients=2)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> local = hf.Local(learning_rate=0.1, steps=10)
+        >>> server = hf.Server(data, local)
+        >>> for gamma in (0, 0.5):
+        ...     rule = hf.ServerTurn(hf.rules.ControlVariate(), gamma)
+        ...     states = hf.rounds(hf.Algorithm(rule), model, clients, local, server=server)
+        ...     print([round(next(states).params["weights"].item(), 2) for _ in range(5)])
+        [1.32, 1.69, 1.78, 1.8, 1.8]
+        [1.8, 1.79, 1.8, 1.8, 1.8]
     """
 
     gamma: Hyper
@@ -264,7 +307,17 @@ class Masked(Wrapper):
 
     Example:
         >>> import holdfast as hf
-        >>> fedpvr = hf.Masked(hf.rules.ControlVariate(), lambda path: path.startswith("classifier"))
+        >>> import numpy as np
+        >>> # Clients agree on the intercept 3, but their slopes are 1 and 2: together 1.8.
+        >>> x, y = np.array([[-1.0], [1.0], [-2.0], [2.0]]), np.array([2.0, 4.0, -1.0, 7.0])
+        >>> clients = hf.data.partition.in_order(hf.Examples(x, y), clients=2)
+        >>> model, local = hf.models.least_squares(), hf.Local(learning_rate=0.1, steps=10)
+        >>> everywhere = hf.rules.ControlVariate()
+        >>> for rule in (everywhere, hf.Masked(everywhere, lambda path: path == "weights")):
+        ...     run = hf.simulate(hf.Algorithm(rule), model, clients, local, rounds=20)
+        ...     print(f"{run.params['weights'].item():.2f}, {run.ledger.total} bytes")
+        1.80, 960 bytes
+        1.80, 800 bytes
     """
 
     mask: Mask = static()

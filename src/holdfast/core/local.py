@@ -55,8 +55,18 @@ class Local(Struct):
 
     Example:
         >>> import holdfast as hf
-        >>> hf.Local(learning_rate=hf.schedules.exponential(0.1, 0.998), epochs=5, batch_size=50).epochs
-        5
+        >>> import numpy as np
+        >>> # The only client's loss is (w - 1)**2 / 2, and it begins at 0.
+        >>> clients = hf.Clients.from_datasets([hf.Examples(np.array([[1.0]]), np.array([1.0]))])
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> halving = hf.schedules.exponential(0.5, decay=0.5)
+        >>> for rate, clip in ((0.5, None), (halving, None), (0.5, 0.1)):
+        ...     local = hf.Local(learning_rate=rate, steps=3, clip=clip)
+        ...     states = hf.rounds(hf.algorithms.fedavg(), model, clients, local)
+        ...     print([round(next(states).params["weights"].item(), 3) for _ in range(3)])
+        [0.875, 0.984, 0.998]
+        [0.875, 0.947, 0.965]
+        [0.15, 0.3, 0.45]
     """
 
     learning_rate: Hyper

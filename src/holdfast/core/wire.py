@@ -16,6 +16,16 @@ class Wire(Struct):
 
     A broadcast is `(x, msg)`, a payload is `(delta, upload)`. The server decodes the mean of what
     it received from the clients.
+
+    Example:
+        >>> import holdfast as hf
+        >>> import jax.numpy as jnp
+        >>> reply = (jnp.zeros(1000), ())
+        >>> for wire in (hf.Wire(), hf.wires.Compressed(hf.wires.Natural()), hf.OnSite()):
+        ...     print(type(wire).__name__, wire.bits_up(reply) // 8, "bytes")
+        Wire 4000 bytes
+        Compressed 1125 bytes
+        OnSite 0 bytes
     """
 
     lossless: ClassVar[bool] = True
@@ -71,7 +81,15 @@ class Wire(Struct):
 
 
 class OnSite(Wire):
-    """Training happens where the data is: nothing travels, and the ledger says 0."""
+    """Training happens where the data is: nothing travels, and the ledger says 0.
+
+    Example:
+        >>> import holdfast as hf
+        >>> import jax.numpy as jnp
+        >>> model = {"weights": jnp.zeros((100, 10)), "bias": jnp.zeros(10)}
+        >>> [wire.bits_down((model, ())) // 8 for wire in (hf.Wire(), hf.OnSite())]
+        [4040, 0]
+    """
 
     def bits_down(self, broadcast: Tree) -> int:
         return 0

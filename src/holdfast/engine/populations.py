@@ -35,6 +35,24 @@ class Population:
         model: its loss and metrics; all populations train the same parameters.
         cohort: who of it takes part in a round; everyone unless given.
         weight: of its mean loss in the objective.
+
+    Example:
+        >>> import holdfast as hf
+        >>> import numpy as np
+        >>> def wanting(optimum, clients):
+        ...     data = hf.Examples(np.ones((clients, 1)), np.full(clients, optimum))
+        ...     return hf.data.partition.in_order(data, clients)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> local = hf.Local(learning_rate=0.1, steps=10)
+        >>> # One client of the second population comes at a time, and counts for three quarters.
+        >>> few = hf.Population(wanting(1.0, 2), model)
+        >>> many = hf.Population(wanting(2.0, 6), model, cohort=hf.cohorts.fixed(1), weight=3.0)
+        >>> both = hf.join([few, many])
+        >>> run = hf.simulate(hf.algorithms.fedavg(), **both._asdict(), local=local, rounds=20)
+        >>> [entry.clients for entry in run.ledger.entries[:3]]
+        [(0, 1, 7), (0, 1, 6), (0, 1, 5)]
+        >>> print(f"{run.params['weights'].item():.2f}")
+        1.75
     """
 
     clients: Clients
@@ -112,7 +130,7 @@ def join(populations: Sequence[Population]) -> Joined:
         >>> both = hf.join([hf.Population(a, model), hf.Population(b, model, weight=2.0)])
         >>> local = hf.Local(0.1, steps=1)
         >>> run = hf.simulate(hf.algorithms.scaffold(), **both._asdict(), local=local, rounds=1)
-        >>> len(run.rows)
+        >>> len(run.client_states)
         10
     """
     if not populations:

@@ -58,8 +58,19 @@ class Server:
 
     Example:
         >>> import holdfast as hf
-        >>> train, test = hf.data.digits()
-        >>> server = hf.Server(test, hf.Local(learning_rate=0.1, steps=5, batch_size=32))
+        >>> import jax.numpy as jnp
+        >>> import numpy as np
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> clients = hf.data.partition.in_order(data, clients=2)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> local = hf.Local(learning_rate=0.1, steps=1)
+        >>> # It has no data but prefers small weights: of both losses the optimum is 1.29.
+        >>> server = hf.Server(lambda params: jnp.sum(params["weights"] ** 2) / 2, local)
+        >>> algorithm = hf.algorithms.one_way_transfer()
+        >>> run = hf.simulate(algorithm, model, clients, local, rounds=20, server=server)
+        >>> print(f"{run.params['weights'].item():.2f}")
+        1.29
     """
 
     source: Any

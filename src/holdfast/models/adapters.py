@@ -49,11 +49,18 @@ def from_apply(
     Example:
         >>> import holdfast as hf
         >>> import jax.numpy as jnp
+        >>> import numpy as np
         >>> line = hf.models.from_apply(
         ...     init=lambda key, x: jnp.zeros(x.shape[1]),
         ...     apply=lambda w, x: x @ w,
         ...     loss=lambda found, y: (found - y) ** 2,
         ... )
+        >>> # The loss of the only example is (w - 3)**2.
+        >>> clients = hf.Clients.from_datasets([hf.Examples(np.array([[1.0]]), np.array([3.0]))])
+        >>> local = hf.Local(learning_rate=0.25, steps=2)
+        >>> run = hf.simulate(hf.algorithms.fedavg(), line, clients, local, rounds=1)
+        >>> run.params.tolist()
+        [2.25]
     """
     return _from_apply(init, apply, classes, _loss_of("from_apply", classes, loss), name)
 
@@ -92,7 +99,13 @@ def from_linen(
     Example:
         >>> import flax.linen as nn
         >>> import holdfast as hf
+        >>> import jax
+        >>> import numpy as np
         >>> model = hf.models.from_linen(nn.Dense(10), classes=10)
+        >>> examples = hf.Examples(np.zeros((1, 64), np.float32), np.zeros(1, int))
+        >>> params = jax.eval_shape(model.init, jax.random.key(0), examples)
+        >>> jax.tree.map(lambda leaf: leaf.shape, params)
+        {'bias': (10,), 'kernel': (64, 10)}
     """
     return linen_model(module, classes, _loss_of("from_linen", classes, loss))
 
@@ -115,8 +128,14 @@ def from_nnx(
 
     Example:
         >>> import holdfast as hf
+        >>> import jax
+        >>> import numpy as np
         >>> from flax import nnx
         >>> model = hf.models.from_nnx(lambda rngs: nnx.Linear(64, 10, rngs=rngs), classes=10)
+        >>> examples = hf.Examples(np.zeros((1, 64), np.float32), np.zeros(1, int))
+        >>> params = jax.eval_shape(model.init, jax.random.key(0), examples)
+        >>> jax.tree.map(lambda leaf: leaf.shape, params)
+        {'bias': (10,), 'kernel': (64, 10)}
     """
     return _from_nnx(build, classes, _loss_of("from_nnx", classes, loss))
 

@@ -48,7 +48,13 @@ def convolve(
     Example:
         >>> import flax.linen as nn
         >>> import holdfast as hf
-        >>> layer = nn.Conv(8, (3, 3), conv_general_dilated=hf.models.convolve)
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> layer = nn.Conv(1, (3, 3), conv_general_dilated=hf.models.convolve)
+        >>> params = {"kernel": jnp.ones((3, 3, 1, 1)), "bias": jnp.zeros(1)}
+        >>> found = jax.jit(layer.apply)({"params": params}, jnp.ones((1, 3, 3, 1)))
+        >>> found[0, :, :, 0].tolist()
+        [[4.0, 6.0, 4.0], [6.0, 9.0, 6.0], [4.0, 6.0, 4.0]]
     """
     on_cpu = jax.default_backend() == "cpu"
     patches = on_cpu and _obstacle(lhs, rhs, options) is None

@@ -63,7 +63,14 @@ def mlp(hidden: Sequence[int], classes: int) -> Model:
 
     Example:
         >>> import holdfast as hf
-        >>> model = hf.models.mlp([64], classes=10)
+        >>> import jax
+        >>> model = hf.models.mlp([32], classes=10)
+        >>> train, test = hf.data.digits()
+        >>> params = jax.eval_shape(model.init, jax.random.key(0), train)
+        >>> for name, layer in params.items():
+        ...     print(name, layer["kernel"].shape)
+        classifier (32, 10)
+        hidden_0 (64, 32)
     """
     wrong = first_wrong(hidden=all(width >= 1 for width in hidden), classes=classes >= 2)
     if wrong:
@@ -76,7 +83,20 @@ def mlp(hidden: Sequence[int], classes: int) -> Model:
 
 @explain_arguments
 def softmax_regression(classes: int) -> Model:
-    """Multinomial logistic regression on flattened inputs: an MLP without hidden layers."""
+    """Multinomial logistic regression on flattened inputs: an MLP without hidden layers.
+
+    Args:
+        classes: number of classes, the width of the layer `classifier`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> import jax
+        >>> model = hf.models.softmax_regression(classes=10)
+        >>> train, test = hf.data.digits()
+        >>> params = jax.eval_shape(model.init, jax.random.key(0), train)
+        >>> sum(leaf.size for leaf in jax.tree.leaves(params))
+        650
+    """
     return _softmax_regression(classes)
 
 
@@ -102,8 +122,14 @@ def binary_mlp(hidden: Sequence[int]) -> Model:
 
     Example:
         >>> import holdfast as hf
-        >>> hf.models.binary_mlp([64])
-        Model(BinaryMLP(hidden=(64,)))
+        >>> import jax
+        >>> model = hf.models.binary_mlp([16])
+        >>> train, test = hf.data.breast_cancer()
+        >>> params = jax.eval_shape(model.init, jax.random.key(0), train)
+        >>> for name, layer in params.items():
+        ...     print(name, layer["kernel"].shape)
+        classifier (16, 1)
+        hidden_0 (30, 16)
     """
     if any(width < 1 for width in hidden):
         raise HoldfastError(
@@ -165,8 +191,12 @@ def mlp_regression(hidden: Sequence[int]) -> Model:
 
     Example:
         >>> import holdfast as hf
-        >>> hf.models.mlp_regression([40, 40])
-        Model(RegressionMLP(hidden=(40, 40)))
+        >>> import jax
+        >>> model = hf.models.mlp_regression([40, 40])
+        >>> train, test = hf.data.sine(clients=2)
+        >>> params = jax.eval_shape(model.init, jax.random.key(0), train)
+        >>> sum(leaf.size for leaf in jax.tree.leaves(params))
+        1761
     """
     if any(width < 1 for width in hidden):
         raise HoldfastError(

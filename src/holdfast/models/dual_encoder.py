@@ -70,12 +70,13 @@ def dual_encoder(items: int = 3953, width: int = 16, margin: float = 0.9) -> Mod
 
     Example:
         >>> import holdfast as hf
+        >>> import jax
         >>> import numpy as np
+        >>> model = hf.models.dual_encoder()
         >>> examples = hf.Examples(x=np.array([[1, 2, 0], [3, 0, 0]]), y=np.array([3, 4]))
-        >>> model = hf.models.dual_encoder(items=5)
-        >>> model.check(examples)
-        >>> model
-        Model(DualEncoder(items=5, width=16, margin=0.9))
+        >>> params = jax.eval_shape(model.init, jax.random.key(0), examples)
+        >>> jax.tree.map(lambda leaf: leaf.shape, params)
+        {'context': {'bias': (16,), 'kernel': (16, 16)}, 'table': (3953, 16)}
 
     Reference: Augenstein et al., "Mixed federated learning", 2022.
     """

@@ -66,7 +66,16 @@ def augmented(
 
     Example:
         >>> import holdfast as hf
-        >>> model = hf.models.augmented(hf.models.cnn(classes=10), crop=2)
+        >>> import jax
+        >>> import numpy as np
+        >>> # What this model loses on an image is its pixel at the top left.
+        >>> model = hf.Model(lambda key, examples: (), lambda params, batch: batch.x[:, 0, 0, 0])
+        >>> image = hf.Examples(np.array([1.0, 2.0, 3.0, 4.0]).reshape(1, 2, 2, 1), np.zeros(1))
+        >>> mirrored = hf.models.augmented(model, flip=1.0, crop=0)
+        >>> for changed in (model, mirrored):
+        ...     print(jax.jit(changed.losses)((), image, jax.random.key(0)))
+        [1.]
+        [2.]
 
     Reference: Acar et al., "Federated learning based on dynamic regularization", ICLR 2021.
     """

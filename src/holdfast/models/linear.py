@@ -38,8 +38,14 @@ def logistic_regression(l2: float = 0.0, intercept: bool = True) -> Model:
 
     Example:
         >>> import holdfast as hf
-        >>> hf.models.logistic_regression(l2=0.1)
-        Model(logistic_regression(l2=0.1, intercept=True))
+        >>> import jax.numpy as jnp
+        >>> examples = hf.Examples(jnp.array([[2.0], [-1.0], [1.0]]), jnp.array([1, 0, 0]))
+        >>> model = hf.models.logistic_regression(l2=0.1, intercept=False)
+        >>> found = model.measure({"weights": jnp.array([1.0])}, examples)
+        >>> for name, values in found.items():
+        ...     print(name, [round(value, 2) for value in values.tolist()])
+        loss [0.18, 0.36, 1.36]
+        accuracy [1.0, 1.0, 0.0]
 
     Reference: Gasanov, Khaled, Horváth and Richtárik, "FLIX: a simple and communication-efficient
     alternative to local methods in federated learning", 2022.
@@ -61,8 +67,12 @@ def least_squares(l2: float = 0.0, intercept: bool = True) -> Model:
 
     Example:
         >>> import holdfast as hf
-        >>> hf.models.least_squares(intercept=False)
-        Model(least_squares(l2=0.0, intercept=False))
+        >>> import jax.numpy as jnp
+        >>> examples = hf.Examples(jnp.array([[1.0, 0.0], [0.0, 1.0]]), jnp.array([3.0, 1.0]))
+        >>> model = hf.models.least_squares(l2=0.1, intercept=False)
+        >>> losses = model.measure({"weights": jnp.array([1.0, 1.0])}, examples)["loss"]
+        >>> [round(loss, 2) for loss in losses.tolist()]
+        [2.1, 0.1]
     """
     return _least_squares(_not_negative(l2, "least_squares"), bool(intercept))
 

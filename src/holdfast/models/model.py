@@ -108,10 +108,17 @@ class Model:
     Example:
         >>> import holdfast as hf
         >>> import jax.numpy as jnp
+        >>> import numpy as np
         >>> line = hf.Model(
         ...     init=lambda key, examples: jnp.zeros(()),
         ...     loss=lambda w, batch: (w * batch.x - batch.y) ** 2,
         ... )
+        >>> # The loss of the only example is (w - 3)**2.
+        >>> clients = hf.Clients.from_datasets([hf.Examples(np.array([1.0]), np.array([3.0]))])
+        >>> local = hf.Local(learning_rate=0.25, steps=2)
+        >>> run = hf.simulate(hf.algorithms.fedavg(), line, clients, local, rounds=1)
+        >>> run.params.item()
+        2.25
 
         One of these metrics does not say by its name which way it is better:
 

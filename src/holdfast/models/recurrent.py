@@ -90,13 +90,14 @@ def gru(
 
     Example:
         >>> import holdfast as hf
+        >>> import jax
         >>> import numpy as np
         >>> text = np.array([[0, 1, 2, 0, 1, 2]])
         >>> examples = hf.Examples(x=text[:, :-1], y=text[:, 1:])
         >>> model = hf.models.gru(vocabulary=3)
-        >>> model.check(examples)
-        >>> model
-        Model(GRU(vocabulary=3, embedding=96, width=128, kernel='auto'))
+        >>> params = jax.eval_shape(model.init, jax.random.key(0), examples)
+        >>> sum(leaf.size for leaf in jax.tree.leaves(params))
+        87203
 
     Reference: Cho et al., "Learning phrase representations using RNN encoder-decoder", EMNLP 2014,
     with the reset gate after the product, as in cuDNN.
@@ -234,12 +235,13 @@ def lstm(
 
     Example:
         >>> import holdfast as hf
+        >>> import jax
         >>> import numpy as np
         >>> examples = hf.Examples(x=np.array([[0, 1, 2, 0, 1]]), y=np.array([2]))
-        >>> model = hf.models.lstm(vocabulary=3)
-        >>> model.check(examples)
-        >>> model
-        Model(LSTM(vocabulary=3, embedding=8, width=100, layers=2, kernel='auto'))
+        >>> model = hf.models.lstm(vocabulary=80)
+        >>> params = jax.eval_shape(model.init, jax.random.key(0), examples)
+        >>> sum(leaf.size for leaf in jax.tree.leaves(params))
+        132720
 
     Reference: Hochreiter and Schmidhuber, "Long short-term memory", Neural Computation 1997, with
     the forget gate of Gers et al. 2000; Acar et al., "Federated learning based on dynamic

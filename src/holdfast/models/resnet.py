@@ -93,7 +93,13 @@ def resnet8(classes: int, convolution: Convolution = "auto") -> Model:
 
     Example:
         >>> import holdfast as hf
+        >>> import jax
+        >>> import numpy as np
+        >>> examples = hf.Examples(np.zeros((1, 32, 32, 3), np.float32), np.zeros(1, int))
         >>> model = hf.models.resnet8(classes=10)
+        >>> params = jax.eval_shape(model.init, jax.random.key(0), examples)
+        >>> sum(leaf.size for leaf in jax.tree.leaves(params))
+        78042
 
     Reference: He et al., "Deep residual learning for image recognition", CVPR 2016; Wu and He,
     "Group normalization", ECCV 2018; Li et al., "On the effectiveness of partial variance reduction
@@ -121,7 +127,13 @@ def resnet18(classes: int, stem: Stem = "imagenet", convolution: Convolution = "
 
     Example:
         >>> import holdfast as hf
+        >>> import jax
+        >>> import numpy as np
+        >>> examples = hf.Examples(np.zeros((1, 32, 32, 3), np.float32), np.zeros(1, int))
         >>> model = hf.models.resnet18(classes=10, stem="cifar")
+        >>> params = jax.eval_shape(model.init, jax.random.key(0), examples)
+        >>> sum(leaf.size for leaf in jax.tree.leaves(params))
+        11173962
 
     Reference: He et al., "Deep residual learning for image recognition", CVPR 2016; Acar et al.,
     "Federated learning based on dynamic regularization", ICLR 2021.

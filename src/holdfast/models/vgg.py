@@ -54,7 +54,13 @@ def vgg11(classes: int, dropout: float = 0.5, convolution: Convolution = "auto")
 
     Example:
         >>> import holdfast as hf
+        >>> import jax
+        >>> import numpy as np
+        >>> examples = hf.Examples(np.zeros((1, 32, 32, 3), np.float32), np.zeros(1, int))
         >>> model = hf.models.vgg11(classes=10)
+        >>> params = jax.eval_shape(model.init, jax.random.key(0), examples)
+        >>> sum(leaf.size for leaf in jax.tree.leaves(params))
+        9750922
 
     Reference: Simonyan and Zisserman, "Very deep convolutional networks for large-scale image
     recognition", ICLR 2015; Li et al., "On the effectiveness of partial variance reduction in

@@ -24,8 +24,17 @@ class AdaptiveClip(Rule):
 
     Example:
         >>> import holdfast as hf
-        >>> hf.Chain((hf.rules.Proximal(0.1), hf.rules.AdaptiveClip(initial=1.0))).rules[1].quantile
-        0.5
+        >>> import numpy as np
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> clients = hf.data.partition.in_order(data, clients=2)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> local = hf.Local(learning_rate=0.1, steps=10)
+        >>> # Both updates are longer than the bound, so the model moves by the bound, which grows.
+        >>> algorithm = hf.Algorithm(hf.rules.AdaptiveClip(initial=0.1))
+        >>> states = hf.rounds(algorithm, model, clients, local)
+        >>> [round(next(states).params["weights"].item(), 3) for _ in range(5)]
+        [0.1, 0.211, 0.333, 0.468, 0.617]
 
     Reference: Andrew et al., "Differentially private learning with adaptive clipping", NeurIPS 2021.
     """

@@ -26,8 +26,17 @@ class ControlVariate(Rule):
 
     Example:
         >>> import holdfast as hf
-        >>> hf.Algorithm(hf.rules.ControlVariate()).rule
-        ControlVariate(damping=None)
+        >>> import numpy as np
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> clients = hf.data.partition.in_order(data, clients=2)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> local = hf.Local(learning_rate=0.1, steps=10)
+        >>> algorithm = hf.Algorithm(hf.rules.ControlVariate(), name="scaffold")
+        >>> run = hf.simulate(algorithm, model, clients, local, rounds=20)
+        >>> # FedAvg ends at 1.60 after 320 bytes.
+        >>> print(f"{run.params['weights'].item():.2f}, {run.ledger.total} bytes")
+        1.80, 480 bytes
 
     Reference: Karimireddy et al., "SCAFFOLD", ICML 2020; lean upload: FSL, appendix B.
     """
@@ -73,10 +82,21 @@ class GradientControlVariate(Rule):
     Args:
         damping: as for `ControlVariate`.
 
+    Reduces to: FedAvg while all control variates are zero.
+
     Example:
         >>> import holdfast as hf
-        >>> hf.algorithms.scaffold(option="I").rule
-        GradientControlVariate(damping=None)
+        >>> import numpy as np
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> clients = hf.data.partition.in_order(data, clients=2)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> local = hf.Local(learning_rate=0.1, steps=10)
+        >>> algorithm = hf.Algorithm(hf.rules.GradientControlVariate(), name="scaffold")
+        >>> run = hf.simulate(algorithm, model, clients, local, rounds=20)
+        >>> # FedAvg ends at 1.60 after 320 bytes, option II at 1.80 after 480.
+        >>> print(f"{run.params['weights'].item():.2f}, {run.ledger.total} bytes")
+        1.80, 640 bytes
 
     Reference: Karimireddy et al., "SCAFFOLD", ICML 2020, algorithm 1, option I.
     """

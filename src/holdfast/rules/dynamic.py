@@ -22,8 +22,20 @@ class Dynamic(Rule):
 
     Example:
         >>> import holdfast as hf
-        >>> hf.Algorithm(hf.rules.Dynamic(alpha=0.1)).rule
-        Dynamic(alpha=0.1)
+        >>> import numpy as np
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> clients = hf.data.partition.in_order(data, clients=2)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> local = hf.Local(learning_rate=0.1, steps=10)
+        >>> for alpha in (0.3, 1, 3):
+        ...     algorithm = hf.Algorithm(hf.rules.Dynamic(alpha), name="feddyn")
+        ...     states = hf.rounds(algorithm, model, clients, local)
+        ...     path = [round(next(states).params["weights"].item(), 2) for _ in range(6)]
+        ...     print(f"alpha={alpha}: {path}")
+        alpha=0.3: [2.43, 2.19, 1.78, 1.67, 1.69, 1.72]
+        alpha=1: [2.04, 2.05, 1.9, 1.83, 1.81, 1.8]
+        alpha=3: [1.39, 1.66, 1.77, 1.81, 1.82, 1.81]
 
     Reference: Acar et al., "Federated learning based on dynamic regularization", ICLR 2021.
     """

@@ -18,8 +18,18 @@ class Proximal(Rule):
 
     Example:
         >>> import holdfast as hf
-        >>> hf.Algorithm(hf.rules.Proximal(mu=0.01), weighting="examples").rule
-        Proximal(mu=0.01)
+        >>> import numpy as np
+        >>> # The only client's loss is (w - 1)**2 / 2, so from 0 it goes to 1 / (1 + mu).
+        >>> clients = hf.Clients.from_datasets([hf.Examples(np.array([[1.0]]), np.array([1.0]))])
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> local = hf.Local(learning_rate=0.1, steps=100)
+        >>> for mu in (0, 1, 9):
+        ...     algorithm = hf.Algorithm(hf.rules.Proximal(mu))
+        ...     run = hf.simulate(algorithm, model, clients, local, rounds=1)
+        ...     print(f"mu={mu}: {run.params['weights'].item():.2f}")
+        mu=0: 1.00
+        mu=1: 0.50
+        mu=9: 0.10
 
     Reference: Li et al., "Federated optimization in heterogeneous networks", MLSys 2020.
     """

@@ -27,8 +27,20 @@ class ServerLearning(Rule):
 
     Example:
         >>> import holdfast as hf
-        >>> hf.Chain((hf.rules.Dynamic(0.1), hf.rules.ServerLearning(gamma=0.5, pull=0.1))).rules[1]
-        ServerLearning(gamma=0.5, pull=0.1)
+        >>> import numpy as np
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> clients = hf.data.partition.in_order(data, clients=2)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> local = hf.Local(learning_rate=0.1, steps=10)
+        >>> server = hf.Server(data, local)
+        >>> for pull in (0, 1, 10):
+        ...     algorithm = hf.Algorithm(hf.rules.ServerLearning(gamma=0.5, pull=pull))
+        ...     run = hf.simulate(algorithm, model, clients, local, rounds=20, server=server)
+        ...     print(f"pull={pull}: {run.params['weights'].item():.2f}")
+        pull=0: 1.76
+        pull=1: 1.71
+        pull=10: 1.63
 
     Reference: Mai, La and Zhang, "Federated learning with server learning", 2022.
     """
@@ -54,8 +66,19 @@ class ServerAsClient(Rule):
 
     Example:
         >>> import holdfast as hf
-        >>> hf.Algorithm(hf.rules.ServerAsClient(), weighting="examples").rule
-        ServerAsClient()
+        >>> import numpy as np
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> clients = hf.data.partition.in_order(data, clients=2)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> local = hf.Local(learning_rate=0.1, steps=10)
+        >>> # The server has both examples, so it counts as much as both clients together.
+        >>> server = hf.Server(data, local)
+        >>> rule = hf.rules.ServerAsClient()
+        >>> algorithm = hf.Algorithm(rule, weighting="examples", name="server_as_client")
+        >>> states = hf.rounds(algorithm, model, clients, local, server=server)
+        >>> [round(next(states).params["weights"].item(), 2) for _ in range(4)]
+        [1.51, 1.69, 1.71, 1.71]
 
     Reference: Mai, La and Zhang, "Federated learning with server learning", 2022.
     """

@@ -28,8 +28,19 @@ class ServerOptimizer(Rule):
     Reduces to: no server optimiser with `optax.sgd` and `learning_rate=1`.
 
     Example:
-        >>> import holdfast as hf, optax
-        >>> rule = hf.rules.ServerOptimizer(optax.adam, {"learning_rate": 0.01, "eps": 1e-3})
+        >>> import holdfast as hf
+        >>> import numpy as np
+        >>> import optax
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> clients = hf.data.partition.in_order(data, clients=2)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> local = hf.Local(learning_rate=0.1, steps=10)
+        >>> falling = hf.schedules.exponential(0.5, 0.5)
+        >>> rule = hf.rules.ServerOptimizer(optax.adam, {"learning_rate": falling})
+        >>> states = hf.rounds(hf.Algorithm(rule), model, clients, local)
+        >>> [round(next(states).params["weights"].item(), 2) for _ in range(5)]
+        [0.5, 0.74, 0.86, 0.92, 0.95]
 
     Reference: Reddi et al., "Adaptive federated optimization", ICLR 2021.
     """

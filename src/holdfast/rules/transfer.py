@@ -29,8 +29,21 @@ class ParallelTraining(Rule):
 
     Example:
         >>> import holdfast as hf
-        >>> hf.rules.ParallelTraining(federated=0.75, central=0.25).merge
-        (1.0, 1.0)
+        >>> import numpy as np
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> clients = hf.data.partition.in_order(data, clients=2)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> # The server's own optimum is 6; of its loss and the clients' together it is 3.
+        >>> examples = hf.Examples(np.array([[1.0]]), np.array([6.0]))
+        >>> local = hf.Local(learning_rate=0.05, steps=10)
+        >>> server = hf.Server(examples, local)
+        >>> for merge in ((1, 1), (0.5, 0.5)):
+        ...     algorithm = hf.Algorithm(hf.rules.ParallelTraining(merge=merge))
+        ...     states = hf.rounds(algorithm, model, clients, local, server=server)
+        ...     print([round(next(states).params["weights"].item(), 2) for _ in range(5)])
+        [3.5, 3.33, 3.34, 3.34, 3.34]
+        [1.75, 2.58, 2.98, 3.17, 3.26]
 
     Reference: Augenstein et al., "Mixed federated learning", 2022.
     """
@@ -64,7 +77,20 @@ class OneWayTransfer(Rule):
 
     Example:
         >>> import holdfast as hf
-        >>> exact = hf.Chain((hf.rules.ControlVariate(), hf.rules.OneWayTransfer()))
+        >>> import numpy as np
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> clients = hf.data.partition.in_order(data, clients=2)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> # The server's own optimum is 6; of its loss and the clients' together it is 3.
+        >>> examples = hf.Examples(np.array([[1.0]]), np.array([6.0]))
+        >>> local = hf.Local(learning_rate=0.05, steps=10)
+        >>> server = hf.Server(examples, local)
+        >>> # Alone it ends at 3.09, after 1440 bytes.
+        >>> rule = hf.Chain((hf.rules.ControlVariate(), hf.rules.OneWayTransfer()))
+        >>> run = hf.simulate(hf.Algorithm(rule), model, clients, local, rounds=60, server=server)
+        >>> print(f"{run.params['weights'].item():.2f}, {run.ledger.total} bytes")
+        3.00, 1920 bytes
 
     Reference: Augenstein et al., "Mixed federated learning", 2022.
     """
@@ -99,8 +125,20 @@ class TwoWayTransfer(Rule):
 
     Example:
         >>> import holdfast as hf
-        >>> hf.rules.TwoWayTransfer().merge
-        (0.5, 0.5)
+        >>> import numpy as np
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> clients = hf.data.partition.in_order(data, clients=2)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> # The server's own optimum is 6; of its loss and the clients' together it is 3.
+        >>> examples = hf.Examples(np.array([[1.0]]), np.array([6.0]))
+        >>> local = hf.Local(learning_rate=0.05, steps=10)
+        >>> server = hf.Server(examples, local)
+        >>> for rule in (hf.rules.ParallelTraining(), hf.rules.TwoWayTransfer()):
+        ...     states = hf.rounds(hf.Algorithm(rule), model, clients, local, server=server)
+        ...     print([round(next(states).params["weights"].item(), 2) for _ in range(6)])
+        [3.5, 3.33, 3.34, 3.34, 3.34, 3.34]
+        [1.75, 3.77, 3.63, 3.05, 2.95, 3.07]
 
     Reference: Augenstein et al., "Mixed federated learning", 2022, algorithm 1 and appendix A.
     """

@@ -14,6 +14,8 @@ class Clipped(WireWrapper):
 
     $$ u_i \leftarrow u_i \min(1, C / \|u_i\|) $$
 
+    Travels: what travels on the inner wire.
+
     Args:
         inner: the wire that the clipped reply takes; `hf.Wire()` delivers it unchanged.
         bound: C, a number, one per client or a schedule.
@@ -22,8 +24,14 @@ class Clipped(WireWrapper):
 
     Example:
         >>> import holdfast as hf
-        >>> hf.wires.Clipped(hf.wires.Compressed(hf.wires.Natural()), bound=1.0).bound
-        1.0
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> wire = hf.wires.Clipped(hf.Wire(), bound=1.0)
+        >>> for delta in ([0.3, 0.4], [3.0, 4.0]):
+        ...     _, told, _ = wire.encode((jnp.array(delta), ()), (), jax.random.key(0))
+        ...     print([round(d, 3) for d in told[0].tolist()])
+        [0.3, 0.4]
+        [0.6, 0.8]
     """
 
     lossless = False

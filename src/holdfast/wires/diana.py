@@ -37,8 +37,18 @@ class Diana(Wire):
 
     Example:
         >>> import holdfast as hf
-        >>> hf.Algorithm(wire=hf.wires.Diana(hf.wires.RandK(k=5))).wire.hears_each
-        False
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> # One number of two travels; what the shift has learned need not travel again.
+        >>> wire = hf.wires.Diana(hf.wires.TopK(k=1))
+        >>> payload = (jnp.array([2.5, 1.0]), ())
+        >>> kept = wire.init(payload, ()).client
+        >>> for _ in range(3):
+        ...     _, told, kept = wire.encode(payload, kept, jax.random.key(0))
+        ...     print(told[0])
+        [2.5 0. ]
+        [2.5 1. ]
+        [2.5 1. ]
 
     Reference: Mishchenko et al., "Distributed learning with compressed gradient differences", 2019;
     Richtárik, Sokolov and Fatkhullin, "EF21", NeurIPS 2021.

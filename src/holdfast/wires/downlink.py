@@ -28,9 +28,17 @@ class Downlink(WireWrapper):
 
     Example:
         >>> import holdfast as hf
-        >>> up = hf.wires.Diana(hf.wires.RandK(share=0.1))
-        >>> hf.wires.Downlink(up, hf.wires.TopK(share=0.1)).compressor.share
-        0.1
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> # One number of two travels in a round, and the replica is complete in the second.
+        >>> wire = hf.wires.Downlink(hf.Wire(), hf.wires.TopK(k=1))
+        >>> x = jnp.array([2.5, 1.0])
+        >>> state = wire.init((), (jnp.zeros(2), ())).server
+        >>> for _ in range(2):
+        ...     received, state = wire.send((x, ()), state, jax.random.key(0))
+        ...     print(received[0], wire.bits_down((x, ())), "bits")
+        [2.5 0. ] 33 bits
+        [2.5 1. ] 33 bits
 
     Reference: Gruntkowska, Tyurin and Richtárik, "EF21-P and friends", ICML 2023.
     """

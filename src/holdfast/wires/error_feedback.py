@@ -24,8 +24,19 @@ class ErrorFeedback(Wire):
 
     Example:
         >>> import holdfast as hf
-        >>> hf.Algorithm(wire=hf.wires.ErrorFeedback(hf.wires.TopK(share=0.01))).wire.compressor.share
-        0.01
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> # One number of two travels; the other waits until it is the larger.
+        >>> wire = hf.wires.ErrorFeedback(hf.wires.TopK(k=1))
+        >>> payload = (jnp.array([2.5, 1.0]), ())
+        >>> kept = wire.init(payload, ()).client
+        >>> for _ in range(4):
+        ...     _, told, kept = wire.encode(payload, kept, jax.random.key(0))
+        ...     print(told[0])
+        [2.5 0. ]
+        [2.5 0. ]
+        [0. 3.]
+        [5. 0.]
 
     Reference: Stich, Cordonnier and Jaggi, "Sparsified SGD with memory", NeurIPS 2018.
     """

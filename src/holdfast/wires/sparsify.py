@@ -102,8 +102,16 @@ class RandK(Compressor):
 
     Example:
         >>> import holdfast as hf
-        >>> hf.wires.RandK(k=5).omega(20), hf.wires.RandK(k=5).bits(20, "float32")
-        (3.0, 180)
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> compressor = hf.wires.RandK(k=2)
+        >>> v = jnp.array([1.0, -2.0, 3.0, 0.5])
+        >>> code = jax.jit(compressor.encode)(v, jax.random.key(0))
+        >>> compressor.decode(code, v.dtype).tolist()
+        [0.0, 0.0, 6.0, 1.0]
+        >>> # Bits of a thousand numbers, which are 32000 without it, and the variance bound.
+        >>> compressor.bits(1000, "float32"), compressor.omega(1000)
+        (84, 499.0)
 
     Reference: Khirirat et al., "Distributed learning with compressed gradients", 2018.
     """
@@ -165,8 +173,16 @@ class TopK(Compressor):
 
     Example:
         >>> import holdfast as hf
-        >>> hf.wires.TopK(share=0.25).delta(20)
-        0.25
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> compressor = hf.wires.TopK(k=2)
+        >>> v = jnp.array([1.0, -2.0, 3.0, 0.5])
+        >>> code = jax.jit(compressor.encode)(v, jax.random.key(0))
+        >>> compressor.decode(code, v.dtype).tolist()
+        [0.0, -2.0, 3.0, 0.0]
+        >>> # Bits of a thousand numbers, which are 32000 without it, and the contraction.
+        >>> compressor.bits(1000, "float32"), compressor.delta(1000)
+        (84, 0.002)
 
     Reference: Stich, Cordonnier and Jaggi, "Sparsified SGD with memory", NeurIPS 2018.
     """

@@ -31,9 +31,14 @@ def by_classes(
     Example:
         >>> import holdfast as hf
         >>> train, test = hf.data.digits()
-        >>> split = hf.data.partition.by_classes(train, clients=10, classes=1)
-        >>> [len(set(part.y.tolist())) for part in split]
-        [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
+        >>> clients = hf.data.partition.by_classes(train, clients=10, classes=2)
+        >>> print(hf.data.split.sketch(clients, first=4))
+        client  examples  classes
+             0       139  · █ · · · · · · █ ·
+             1       138  · █ · · · · · · █ ·
+             2       149  · · · · █ · █ · · ·
+             3       144  · · · █ · █ · · · ·
+        █ is 52% of a client's examples; 6 more not shown
     """
     check_counts("partition", clients=clients)
     names, y = read_labels(data, labels, "partition.by_classes")
@@ -82,8 +87,14 @@ def shards(
     Example:
         >>> import holdfast as hf
         >>> train, test = hf.data.digits()
-        >>> hf.data.partition.shards(train, clients=50)
-        Clients(50 with 28 to 30 examples, 1438 in all)
+        >>> clients = hf.data.partition.shards(train, clients=50)
+        >>> print(hf.data.split.sketch(clients, first=4))
+        client  examples  classes
+             0        28  · · · · · █ ▃ · · ·
+             1        28  · · · · ▆ ▆ · · · ·
+             2        30  ▆ · ▂ ▅ · · · · · ·
+             3        28  · · · · · · ▆ · ▆ ·
+        █ is 79% of a client's examples; 46 more not shown
 
     Reference: McMahan et al., "Communication-efficient learning of deep networks from decentralized
     data", 2017.

@@ -51,8 +51,16 @@ def dirichlet_by_class(
     Example:
         >>> import holdfast as hf
         >>> train, test = hf.data.digits()
-        >>> hf.data.partition.dirichlet_by_class(train, clients=10, concentration=0.1)
+        >>> clients = hf.data.partition.dirichlet_by_class(train, clients=10, concentration=0.1)
+        >>> clients
         Clients(10 with 79 to 270 examples, 1438 in all)
+        >>> print(hf.data.split.sketch(clients, first=4))
+        client  examples  classes
+             0        79  ▅ · · · · ▁ · ▇ · ·
+             1       144  · · ▃ ▂ ▄ ▃ ▂ · · ·
+             2        90  · · · · ▅ · · · █ ·
+             3       108  · · · █ ▄ ▁ · ▁ ▁ ·
+        █ is 67% of a client's examples; 6 more not shown
 
     Reference: Li, Schmidt, Alstrøm and Stich, "On the effectiveness of partial variance reduction in
     federated learning with heterogeneous data", 2023; Lin, Kong, Stich and Jaggi, "Ensemble

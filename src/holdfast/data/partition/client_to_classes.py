@@ -49,6 +49,19 @@ def dirichlet(
     Example:
         >>> import holdfast as hf
         >>> train, test = hf.data.digits()
+        >>> for concentration in (100.0, 0.3):
+        ...     clients = hf.data.partition.dirichlet(train, 50, concentration)
+        ...     print(hf.data.split.sketch(clients, first=3))
+        client  examples  classes
+             0        29  ▃ ▂ ▇ ▆ ▄ ▆ ▆ ▂ ▃ ▄
+             1        29  ▇ ▄ ▃ ▃ · ▃ ▃ ▄ ▆ █
+             2        29  ▃ ▇ ▃ ▆ ▇ █ ▃ · · ▄
+        █ is 21% of a client's examples; 47 more not shown
+        client  examples  classes
+             0        29  ▇ ▄ · ▃ · · · · ▁ ▁
+             1        29  ▁ · ▃ · ▂ · ▃ ▁ ▃ ▃
+             2        29  · ▄ · ▁ ▂ ▁ · · █ ·
+        █ is 55% of a client's examples; 47 more not shown
         >>> hf.data.partition.dirichlet(train, clients=50, concentration=0.3, sigma=0.5)
         Clients(50 with 8 to 65 examples, 1438 in all)
 

@@ -14,8 +14,9 @@ def natural(data: Dataset) -> Clients:
 
     Example:
         >>> import holdfast as hf
-        >>> hf.data.partition.natural(hf.data.synthetic_logistic(clients=5, seed=1)).sizes.shape
-        (5,)
+        >>> data = hf.data.synthetic_logistic("type3", clients=5, seed=1)
+        >>> hf.data.partition.natural(data).sizes.tolist()
+        [282, 454, 278, 54, 494]
     """
     if not isinstance(data, Dataset):
         raise HoldfastError(

@@ -23,8 +23,16 @@ def iid(data: Tree, clients: int, seed: int = 0) -> Clients:
     Example:
         >>> import holdfast as hf
         >>> train, test = hf.data.digits()
-        >>> hf.data.partition.iid(train, clients=10)
+        >>> clients = hf.data.partition.iid(train, clients=10)
+        >>> clients
         Clients(10 with 143 to 144 examples, 1438 in all)
+        >>> print(hf.data.split.sketch(clients, first=4))
+        client  examples  classes
+             0       144  ▆ ▇ ▅ ▆ ▆ ▅ ▅ ▆ ▅ ▆
+             1       144  ▄ ▄ █ ▆ ▆ ▆ ▆ ▆ ▇ ▅
+             2       144  ▇ ▄ ▄ ▆ ▇ ▆ ▆ ▄ ▄ █
+             3       144  ▅ ▆ ▄ ▆ ▆ ▆ ▆ █ ▆ ▆
+        █ is 15% of a client's examples; 6 more not shown
     """
     n = count(data)
     sizes = even_sizes(n, clients)
@@ -49,8 +57,11 @@ def lognormal(data: Tree, clients: int, sigma: float, seed: int = 0) -> Clients:
     Example:
         >>> import holdfast as hf
         >>> train, test = hf.data.digits()
-        >>> hf.data.partition.lognormal(train, clients=10, sigma=1.0)
+        >>> clients = hf.data.partition.lognormal(train, clients=10, sigma=1.0)
+        >>> clients
         Clients(10 with 29 to 376 examples, 1438 in all)
+        >>> sorted(clients.sizes.tolist())
+        [29, 51, 60, 89, 113, 116, 147, 194, 263, 376]
 
     Reference: Acar et al., "Federated learning based on dynamic regularization", 2021.
     """
