@@ -11,8 +11,8 @@ server broadcast, decay and pull. The server moves them in the client's stead.
   as one more small parameter per table; so a clip by the global norm sees them too, and what the
   server needs of it is a handful of numbers.
 
-What would change client states of rows that are not sent cannot be known to the server. `check` tries
-a method out on a small problem with and without select, and refuses it where the two differ.
+What would change client states of rows that are not sent cannot be known to the server; `select_trial`
+refuses it.
 """
 
 import dataclasses
@@ -24,27 +24,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree
 
-from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.keys import Purpose, client_key
-from holdfast.core.local import Local, Steps, solve
+from holdfast.core.local import Steps, solve
 from holdfast.core.round import (
     ClientState,
     HasLoss,
     Reply,
-    RoundInputs,
-    RoundResult,
-    ServerState,
-    ServerWork,
     Shared,
     Slot,
     after_training,
     before_training,
-    federated_round,
     local_objective,
-    template,
 )
-from holdfast.core.rule import ClientView, Tilt, per_leaf
+from holdfast.core.rule import Tilt, per_leaf
 from holdfast.data.clients import Clients
 from holdfast.errors import HoldfastError
 from holdfast.models.model import Model, Table
@@ -180,7 +173,7 @@ class _Unsent:
         """The client's local steps on its own rows; and the move of all others, None if there is none."""
         steps = self.shared.steps
         turned = _turns(steps, tilt)
-        if tilt.linear is None and not _decays(steps, tilt):
+        if tilt.linear is None and not decays(steps, tilt):
             y, path = solve(steps, grad, x, tilt, count)
             return y, path, None
         if not turned:
@@ -202,7 +195,7 @@ class _Unsent:
         steps = self.shared.steps
         start = self.shared.x if self.tilt.start is None else self.tilt.start
         linear = _filled(self.tilt.linear, self.shared.x)
-        where = _table_positions(self.tables, self.shared.x)
+        where = table_positions(self.tables, self.shared.x)
         ends = [
             (
                 self.without_sent(i, tree.leaves(start)[k]),
@@ -242,14 +235,15 @@ class _Unsent:
         return y, path, tree.unflatten(tree.structure(self.shared.x), moved)
 
 
-def _decays(steps: Steps, tilt: Tilt) -> bool:
+def decays(steps: Steps, tilt: Tilt) -> bool:
+    """Whether parameters without a gradient shrink."""
     return steps.weight_decay is not None or tilt.decay is not None
 
 
 def _turns(steps: Steps, tilt: Tilt) -> bool:
     """Whether rows that were not sent move otherwise than straight along the linear term."""
     bent = steps.clip is not None or tilt.pull is not None or steps.optimizer is not None
-    return bent or _decays(steps, tilt) or any(m is not None for m in steps.momentum)
+    return bent or decays(steps, tilt) or any(m is not None for m in steps.momentum)
 
 
 def _filled(term: Tree, like: Tree) -> Tree:
@@ -259,7 +253,7 @@ def _filled(term: Tree, like: Tree) -> Tree:
     return tree.unflatten(tree.structure(like), filled)
 
 
-def _table_positions(tables: Tables, params: Tree) -> list[int]:
+def table_positions(tables: Tables, params: Tree) -> list[int]:
     """Which leaves are the tables."""
     names = paths(params)
     return [names.index(table.leaf) for table in tables]
@@ -345,164 +339,3 @@ class Selection:
             return jax.ShapeDtypeStruct((len(self.used[i][client]), *leaf.shape[1:]), leaf.dtype)
 
         return _per_table(self.tables, cut, shapes)
-
-
-class _Trial(NamedTuple):
-    """A problem small enough to try a method out on: two clients, who use two and three of five rows."""
-
-    params: Tree
-    tables: Tables
-    examples: Any
-    rows: tuple[np.ndarray, ...]
-
-
-_ROWS = 5
-_USED = ((0, 2, _ROWS), (1, 2, 4))
-
-
-def _numbers(rng: np.random.Generator, shapes: Tree) -> Tree:
-    """Numbers in place of numbers; what is not one (a counter) stays."""
-
-    def one(a: Any) -> Any:
-        if not jnp.issubdtype(a.dtype, jnp.floating):
-            return jnp.asarray(a)
-        return jnp.asarray(rng.uniform(0.1, 1.0, a.shape), a.dtype)
-
-    return tree.map(one, shapes)
-
-
-def _trial(params: Tree, tables: Tables, rng: np.random.Generator) -> _Trial:
-    leaves, definition = flatten(params)
-    where = _table_positions(tables, params)
-    shapes = [
-        jax.ShapeDtypeStruct(
-            (_ROWS, *(2,) * (a.ndim - 1)) if k in where else (2,) * a.ndim, a.dtype
-        )
-        for k, a in enumerate(leaves)
-    ]
-    fields = sorted({f for table in tables for f in table.fields})
-    looked_up = np.array([0, 2, 1, 4, 2], np.int32)
-    kind: Any = NamedTuple("Looked", [(f, Any) for f in fields])  # type: ignore[misc]
-    return _Trial(
-        _numbers(rng, definition.unflatten(shapes)),
-        tables,
-        kind(*(looked_up for _ in fields)),
-        tuple(np.array(_USED, np.int32) for _ in tables),
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class _TrialModel:
-    """Distance of the rows looked up, and of all else, to a number."""
-
-    tables: Tables
-
-    def losses(self, params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
-        named = dict(zip(paths(params), tree.leaves(params), strict=True))
-        count = len(tree.leaves(batch)[0])
-        total = jnp.zeros(count, jnp.result_type(*named.values()))
-        for table in self.tables:
-            leaf = named.pop(table.leaf)
-            for field in table.fields:
-                away = (leaf[getattr(batch, field)] - 0.3) ** 2
-                total = total + jnp.sum(away.reshape(count, -1), axis=1).astype(total.dtype)
-        rest = sum((jnp.sum((p - 0.1) ** 2) for p in named.values()), jnp.zeros((), total.dtype))
-        return total + rest.astype(total.dtype)
-
-
-def _trial_server_loss(
-    model: HasLoss, params: Tree, examples: Tree, rows: Any, key: jax.Array
-) -> jax.Array:
-    return sum(jnp.sum((p - 0.2) ** 2) for p in tree.leaves(params))  # type: ignore[return-value]
-
-
-def check(
-    algorithm: Algorithm, params: Tree, local: Local, server: Local | None, tables: Tables
-) -> bool:
-    """Refuse a method whose round on small tables is not the round on whole ones.
-
-    Tried out with first client states and any state of the server: if these stay as they were for
-    rows that are not sent, and the model moves alike, so it does in every round. Returns whether a
-    client's clip depends on rows it was not sent.
-    """
-    table_leaves(tables, params)
-    rng = np.random.default_rng(0)
-    trial = _trial(params, tables, rng)
-    begun = template(algorithm, trial.params)
-    # The run has gone on since clients' states began.
-    x = _numbers(rng, trial.params)
-    first = tree.map(lambda a: jnp.where(jnp.isfinite(a), a, jnp.ones_like(a)), begun.client)
-    steps = _of_trial(local.at(0, trial.params))
-    slots = Slot(
-        client=np.zeros(2, np.int32),
-        weight=np.ones(2),
-        steps=np.full(2, 2, np.int32),
-        batches=np.array([[[0, 1], [1, 0]], [[2, 3], [3, 4]]], np.int32),
-        pages=np.array([[[0, 1], [-1, -1]], [[2, 3], [4, -1]]], np.int32),
-        page_count=np.array([1, 2], np.int32),
-        delta_weight=np.ones(2),
-        heard_weight=np.ones(2),
-        table_rows=trial.rows,
-    )
-    inputs = RoundInputs(
-        model=_TrialModel(tables),
-        algorithm=algorithm,
-        steps=steps,
-        x=x,
-        server=ServerState(_numbers(rng, begun.server.rule), begun.server.wire),
-        client_states=tree.map(lambda a: jnp.stack([a, a]), first),
-        slots=slots,
-        examples=tree.map(jnp.asarray, trial.examples),
-        population=2.0,
-        key=jax.random.key(0),
-        server_work=None
-        if server is None
-        else ServerWork(_of_trial(server.at(0, trial.params)), np.int32(2), (), None, None, 1.0),
-        server_loss=None if server is None else _trial_server_loss,
-    )
-    small = dataclasses.replace(inputs, client_round=SelectedRound(tables))
-    whole, selected = (_tried(given) for given in (inputs, small))
-    _refuse_difference(algorithm, x, whole, selected)
-    shown = ClientView(x, tree.map(_ones, begun.broadcast[1]), first.rule, _zero, 1.0, loss=_zero)
-    tilt = hyper.of_client(algorithm, 0, float).rule.tilt(shown)
-    return steps.clip is not None and not (tilt.linear is None and not _decays(steps, tilt))
-
-
-_tried = jax.jit(federated_round, compiler_options={"xla_backend_optimization_level": 0})
-
-
-def _ones(shape: Any) -> Any:
-    return jnp.ones(shape.shape, shape.dtype)
-
-
-def _zero(z: Tree) -> Tree:
-    return tree.map(jnp.zeros_like, z)
-
-
-def _of_trial(steps: Steps) -> Steps:
-    """Steps that move something, and a clip that is one."""
-    clip = None if steps.clip is None else 0.5
-    return dataclasses.replace(steps, learning_rate=0.05, clip=clip)
-
-
-def _refuse_difference(
-    algorithm: Algorithm, x: Tree, whole: RoundResult, selected: RoundResult
-) -> None:
-    def apart(a: Tree, b: Tree) -> float:
-        pairs = zip(tree.leaves(a), tree.leaves(b), strict=True)
-        gaps = [float(np.max(np.abs(np.asarray(p) - np.asarray(q)), initial=0)) for p, q in pairs]
-        return max(gaps, default=0.0)
-
-    moved = apart(whole.x, x)
-    why = None
-    if not (bool(np.all(whole.accepted)) and bool(np.all(selected.accepted))):
-        why = "it does not give finite numbers where that is tried out"
-    elif not apart(whole.client_states, selected.client_states) < 1e-4:
-        why = "it changes what a client remembers of table rows that are not sent to it"
-    elif not apart((whole.x, whole.server), (selected.x, selected.server)) < 1e-4 * (1 + moved):
-        why = "rows that are not sent would move in a way that the server cannot work out"
-    if why is not None:
-        raise HoldfastError(
-            f"select: {algorithm.name} with this local training would be another method, since {why}; "
-            f"leave out select, or the rule, optimiser or setting that does it.",
-        )

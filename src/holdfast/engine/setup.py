@@ -16,7 +16,7 @@ from holdfast.core.keys import Purpose
 from holdfast.core.local import Local
 from holdfast.core.round import Template, template
 from holdfast.data.clients import Clients, check_finite
-from holdfast.engine import choose, select
+from holdfast.engine import choose, select_trial
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.debug import DebugEngine
 from holdfast.engine.experiment import Experiment
@@ -137,7 +137,7 @@ def _selection(given: Experiment, now: Algorithm, clients: Clients, params: Tree
     # Refuses a model without tables before the method is tried out on them.
     Selection(given.model, clients, params)
     server = None if given.server is None else given.server.local
-    shares_norm = select.check(now, params, given.local, server, given.model.tables)
+    shares_norm = select_trial.check(now, params, given.local, server, given.model.tables)
     return Selection(given.model, clients, params, shares_norm)
 
 
