@@ -41,17 +41,20 @@ class Experiment:
     Example:
         >>> import dataclasses
         >>> import holdfast as hf
-        >>> train, test = hf.data.digits()
-        >>> one = hf.Experiment(
+        >>> import numpy as np
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> plain = hf.Experiment(
         ...     hf.algorithms.fedavg(),
-        ...     hf.models.softmax_regression(classes=10),
-        ...     hf.data.partition.iid(train, clients=4),
-        ...     hf.Local(learning_rate=0.1, steps=2, batch_size=8),
-        ...     evaluate=hf.evaluate.on(test),
+        ...     hf.models.least_squares(intercept=False),
+        ...     hf.data.partition.in_order(data, clients=2),
+        ...     hf.Local(learning_rate=0.1, steps=10),
         ... )
-        >>> other = dataclasses.replace(one, algorithm=hf.algorithms.fedprox(mu=0.1), seed=1)
-        >>> [hf.simulate(e, rounds=2).history["accuracy"][-1] > 0.3 for e in (one, other)]
-        [np.True_, np.True_]
+        >>> corrected = dataclasses.replace(plain, algorithm=hf.algorithms.scaffold())
+        >>> for experiment in (plain, corrected):
+        ...     print(f"{hf.simulate(experiment, rounds=20).params['weights'].item():.2f}")
+        1.60
+        1.80
     """
 
     algorithm: Algorithm
