@@ -201,8 +201,8 @@ def test_a_client_that_is_not_finite_is_left_out_counted_and_keeps_its_row():
     assert sick.history["left_out"].tolist() == [1, 1, 1]
     assert sick.history["clients"].tolist() == [4, 4, 4]
     assert np.isfinite(sick.params).all()
-    assert same_bits(sick.rows[2], sick.rows.first)
-    assert 2 not in sick.rows.touched
+    assert same_bits(sick.client_states[2], sick.client_states.first)
+    assert 2 not in sick.client_states.touched
     without = run(
         algorithm=hf.algorithms.scaffold(),
         rounds=3,

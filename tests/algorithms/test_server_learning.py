@@ -97,7 +97,7 @@ def test_weighting_by_examples_processed():
     weights = np.array([processed[i] for i in range(4)]) / sum(processed.values())
     expected = jax.tree.map(
         lambda *p: sum(w * q for w, q in zip(weights, p, strict=True)),
-        *(after.rows[i].rule for i in range(4)),
+        *(after.client_states[i].rule for i in range(4)),
     )
     assert largest_difference(after.params, expected) < 1e-6
     assert largest_difference(after.params, start) > 1e-3
@@ -160,7 +160,7 @@ def test_the_servers_row_of_scaffold_plus_is_a_control_variate():
     """c stays the mean of the clients' rows plus what the server's turn added."""
     result = run(hf.algorithms.scaffold_plus(0.5), cohort=hf.cohorts.everyone(), rounds=1)
     c, c_0 = result.state.server.rule
-    rows = [result.rows[i].rule for i in range(4)]
+    rows = [result.client_states[i].rule for i in range(4)]
     mean = jax.tree.map(lambda *r: sum(r) / 4, *rows)
     expected = jax.tree.map(lambda m, r: m + 0.5 * r, mean, c_0)  # c_0 began at zero
     assert largest_difference(c, expected) < 1e-6

@@ -60,7 +60,7 @@ def test_fedsplit_all_tracks_the_mean_of_every_row(x64):
     algorithm = hf.algorithms.fedsplit(step_size=0.5, average="all")
     settings = {"cohort": hf.cohorts.fixed(3), "seed": 1}
     run = hf.simulate(algorithm, QUADRATIC, clients, hf.Local(0.1, steps=5), rounds=20, **settings)
-    rows = np.stack([run.rows[i].rule for i in range(len(run.rows))])
+    rows = np.stack([run.client_states[i].rule for i in range(len(run.client_states))])
     np.testing.assert_allclose(run.params, rows.mean(0), atol=1e-12)
 
 
@@ -70,7 +70,7 @@ def test_fedsplit_active_is_the_mean_of_the_rounds_rows(x64):
     settings = {"cohort": hf.cohorts.fixed(3), "seed": 1}
     run = hf.simulate(algorithm, QUADRATIC, clients, hf.Local(0.1, steps=5), rounds=20, **settings)
     active = run.ledger.entries[-1].clients
-    rows = np.stack([run.rows[i].rule for i in active])
+    rows = np.stack([run.client_states[i].rule for i in active])
     np.testing.assert_allclose(run.params, rows.mean(0), atol=1e-12)
 
 
@@ -80,5 +80,5 @@ def test_control_variates_sum_to_the_server_one(x64):
     run = hf.simulate(
         FULL["scaffold"], QUADRATIC, clients, LOCAL, rounds=7, cohort=hf.cohorts.fixed(3)
     )
-    rows = np.stack([run.rows[i].rule for i in range(len(run.rows))])
+    rows = np.stack([run.client_states[i].rule for i in range(len(run.client_states))])
     np.testing.assert_allclose(run.state.server.rule, rows.mean(0), atol=1e-12)

@@ -21,7 +21,7 @@ def run(algorithm, local=LOCAL, **settings):
 def test_fedpvr_with_an_empty_mask_is_fedavg():
     none = run(hf.algorithms.fedpvr(mask=[False] * 4))
     assert same_bits(none.params, run(hf.algorithms.fedavg(weighting="uniform")).params)
-    assert jax.tree.leaves(none.rows[0]) == []
+    assert jax.tree.leaves(none.client_states[0]) == []
 
 
 @pytest.mark.parametrize("upload", ["lean", "published"])
@@ -31,7 +31,9 @@ def test_fedpvr_with_a_full_mask_is_scaffold(upload):
         run(hf.algorithms.scaffold(upload=upload)),
     )
     assert same_bits(full.params, scaffold.params)
-    assert same_bits([full.rows[i] for i in range(4)], [scaffold.rows[i] for i in range(4)])
+    assert same_bits(
+        [full.client_states[i] for i in range(4)], [scaffold.client_states[i] for i in range(4)]
+    )
 
 
 def test_fedprox_without_pull_is_fedavg():

@@ -115,7 +115,9 @@ def test_feddyn_and_feddc_repositories(name):
     algorithm = hf.Algorithm(rule, weighting="examples" if by_examples else "uniform")
     weights = z["n_i"] if by_examples else np.ones(len(z["n_i"]))
     for t, state in enumerate(states(z, algorithm, local)):
-        mine, last = zip(*(state.rows[i].rule for i in range(len(state.rows))), strict=True)
+        mine, last = zip(
+            *(state.client_states[i].rule for i in range(len(state.client_states))), strict=True
+        )
         latest = np.stack([flat(model) for model in last])
         found = {
             "server": flat(state.params),
@@ -161,7 +163,8 @@ def test_fedpvr_repository(name):
         if method == "fedavg":
             continue
         rows = [
-            flat_masked(row.rule, shapes, kept) for row in map(state.rows.__getitem__, range(8))
+            flat_masked(row.rule, shapes, kept)
+            for row in map(state.client_states.__getitem__, range(8))
         ]
         c = flat_masked(state.server.rule, shapes, kept)
         assert_close(c, z["c_server"][t], f"{name}: c after round {t}")

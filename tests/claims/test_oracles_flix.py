@@ -78,7 +78,7 @@ def test_iterates_shifts_and_objective(name, x64):
         np.testing.assert_allclose(state.params["weights"], z["iterates"][t + 1], **close)
         np.testing.assert_allclose(state.history[-1]["personal_loss"], z["f"][t + 1], **close)
         if kind == "diana":  # a reply is minus the step size times a gradient, and so is its shift
-            shifts = [state.rows[i].wire[0]["weights"] for i in range(len(clients))]
+            shifts = [state.client_states[i].wire[0]["weights"] for i in range(len(clients))]
             np.testing.assert_allclose(np.stack(shifts) / -float(z["lr"]), z["h"][t], **close)
 
 

@@ -64,9 +64,15 @@ def test_fsl(name, dtype):
     for t, state in enumerate(states(z, algorithm, local, server_local, dtype)):
         assert_close(flat(state.params), z["server"][t], dtype, f"{name}: server after round {t}")
     if kind == "scaffoldsl":  # a chain of the step size and the server's turn, with its own row
-        c, rows = state.server.rule[1][0], [state.rows[i].rule[1] for i in range(len(state.rows))]
+        c, rows = (
+            state.server.rule[1][0],
+            [state.client_states[i].rule[1] for i in range(len(state.client_states))],
+        )
     if kind == "feddcsl":
-        c, rows = state.server.rule[0], [state.rows[i].rule[0] for i in range(len(state.rows))]
+        c, rows = (
+            state.server.rule[0],
+            [state.client_states[i].rule[0] for i in range(len(state.client_states))],
+        )
     if "c_server" in z:
         assert_close(flat(c), z["c_server"], dtype, f"{name}: c")
         assert_close(np.stack([flat(r) for r in rows]), z["c_clients_final"], dtype, f"{name}: c_i")

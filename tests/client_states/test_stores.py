@@ -98,7 +98,7 @@ def run(rounds, **changes):
 
 def assert_same(a, b):
     assert same_bits((a.params, a.state.server), (b.params, b.state.server))
-    assert same_bits(dict(a.rows.touched), dict(b.rows.touched))
+    assert same_bits(dict(a.client_states.touched), dict(b.client_states.touched))
     assert a.ledger == b.ledger
 
 
@@ -107,7 +107,7 @@ def test_a_run_with_rows_on_disk_resumes_to_the_same_bits(tmp_path, memory):
     whole, storage = run(9), hf.Storage(memory=memory)
     for rounds in (2, 5, 9):
         resumed = run(rounds, storage=storage, checkpoint=hf.Checkpoint(tmp_path, every=2))
-        assert isinstance(resumed.rows.store, DiskStore)
+        assert isinstance(resumed.client_states.store, DiskStore)
     assert_same(resumed, whole)
     assert len(list(tmp_path.glob("rows-*"))) == 1
     # Rows on disk go on in memory if there is room for them, and the other way round.
@@ -124,16 +124,16 @@ def test_a_damaged_save_goes_back_to_the_rows_of_the_one_before(tmp_path):
         assert_same(run(8, storage=storage, checkpoint=often), run(8))
 
 
-def test_a_damaged_row_is_named(tmp_path):
+def test_a_damaged_state_is_named(tmp_path):
     one = run(3, storage=hf.Storage(memory=0, folder=tmp_path))
-    store = one.rows.store
+    store = one.client_states.store
     client = int(store.ids()[0])
     key = module_key(client, store)
     content = bytearray(store._database.transaction.get(key))
     content[5] ^= 1
     store._database.transaction.put(key, bytes(content))
-    with pytest.raises(hf.HoldfastError, match=rf"row of client {client} .* is damaged"):
-        one.rows[client]
+    with pytest.raises(hf.HoldfastError, match=rf"state of client {client} .* is damaged"):
+        one.client_states[client]
 
 
 def module_key(client, store):

@@ -200,7 +200,9 @@ def test_prepare_runs_once_before_a_clients_first_round():
     for run, client in ((first, 0), (second, 0), (second, 1)):
         expected = gradient(start.params, client)
         for p, q in zip(
-            jax.tree.leaves(run.rows[client].rule[0]), jax.tree.leaves(expected), strict=True
+            jax.tree.leaves(run.client_states[client].rule[0]),
+            jax.tree.leaves(expected),
+            strict=True,
         ):
             np.testing.assert_allclose(p, q, atol=1e-6)
-    assert jax.tree.leaves(first.rows[2].rule[0])[0].sum() == 0
+    assert jax.tree.leaves(first.client_states[2].rule[0])[0].sum() == 0

@@ -57,7 +57,7 @@ def test_equals_the_run_with_the_full_table(algorithm, server):
     small, full = (run(algorithm, select, server=server) for select in (True, False))
     assert largest_difference(small.params, full.params) < 1e-6
     for i in range(4):
-        assert largest_difference(small.rows[i], full.rows[i]) < 1e-6
+        assert largest_difference(small.client_states[i], full.client_states[i]) < 1e-6
 
 
 def test_the_clients_round_really_runs_on_the_small_table():

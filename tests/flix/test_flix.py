@@ -166,7 +166,7 @@ def test_clients_that_never_took_part_have_personal_models_too(x64):
     algorithm = hf.algorithms.flix(0.5, solver=SEARCH)
     settings = {"cohort": hf.cohorts.schedule([[0, 1]]), "evaluate": hf.evaluate.personal(clients)}
     run = hf.simulate(algorithm, QUADRATIC, clients, hf.Local(0.1, steps=1), 2, **settings)
-    assert sorted(run.rows.touched) == [0, 1]
+    assert sorted(run.client_states.touched) == [0, 1]
     centre = np.asarray(clients.examples.y)
     expected = 0.5 * np.asarray(run.params) + 0.5 * centre
     np.testing.assert_allclose(run.personal_all(), expected, atol=1e-9)

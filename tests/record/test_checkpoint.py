@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import holdfast as hf
+from holdfast.record import checkpoint as module
 from tests.problems import same_bits, tiny_clients
 
 MODEL = hf.models.mlp([4], classes=3)
@@ -31,7 +32,7 @@ def run(rounds, **changes):
 
 def assert_same(a, b):
     assert same_bits((a.params, a.state.server), (b.params, b.state.server))
-    assert same_bits(dict(a.rows.touched), dict(b.rows.touched))
+    assert same_bits(dict(a.client_states.touched), dict(b.client_states.touched))
     assert a.ledger == b.ledger
     timeless = [
         [{k: v for k, v in row.items() if "seconds" not in k} for row in r.history] for r in (a, b)
@@ -178,3 +179,17 @@ def test_states_are_values_to_go_back_to():
     assert sent.round == 2
     assert same_bits(sent.params, second.params)
     assert third.round == 3
+
+
+def test_a_save_of_an_earlier_version_says_so(tmp_path, monkeypatch):
+    settings = (hf.models.mlp([4], 3), tiny_clients(), hf.Local(0.1))
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "_FORMAT", "1")
+        hf.simulate(hf.algorithms.fedavg(), *settings, 1, checkpoint=tmp_path)
+    # The same description is gone on with.
+    assert hf.simulate(hf.algorithms.fedavg(), *settings, 2, checkpoint=tmp_path).state.round == 2
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "_FORMAT", "1")
+        hf.simulate(hf.algorithms.fedavg(), *settings, 3, checkpoint=tmp_path)
+    with pytest.raises(hf.HoldfastError, match="an earlier version of holdfast wrote it"):
+        hf.simulate(hf.algorithms.feddyn(0.1), *settings, 4, checkpoint=tmp_path)

@@ -71,7 +71,7 @@ def test_the_mean_shift_is_the_mean_of_shifts(x64):
     run = hf.simulate(
         algorithm, QUADRATIC, clients, GRADIENT_STEP, rounds=7, cohort=hf.cohorts.fixed(4)
     )
-    shifts = np.stack([np.asarray(run.rows[i].wire[0]) for i in range(10)])
+    shifts = np.stack([np.asarray(run.client_states[i].wire[0]) for i in range(10)])
     np.testing.assert_allclose(run.state.server.wire[0], shifts.mean(0), atol=1e-14)
 
 
@@ -86,7 +86,7 @@ def test_error_feedback_keeps_what_it_did_not_send(x64):
     for state in states:
         wanted = wanted - 0.1 * (curvature * (before - centre)).mean(0)
         before = np.asarray(state.params)
-    kept = np.stack([np.asarray(states[-1].rows[i].wire[0]) for i in range(10)]).mean(0)
+    kept = np.stack([np.asarray(states[-1].client_states[i].wire[0]) for i in range(10)]).mean(0)
     np.testing.assert_allclose(before + kept, wanted, atol=1e-12)
 
 
@@ -179,7 +179,9 @@ def test_clipping_covers_the_whole_reply(x64):
     clients, _ = random_quadratics(3)
     clipped = hf.Algorithm(hf.Uploaded(hf.rules.Dynamic(1.0)), W.Clipped(W.Wire(), bound=0.01))
     run = hf.simulate(clipped, QUADRATIC, clients, FIVE_STEPS, rounds=1)
-    rows = np.stack([np.asarray(run.rows[i].rule) for i in range(10)])  # what was heard: delta
+    rows = np.stack(
+        [np.asarray(run.client_states[i].rule) for i in range(10)]
+    )  # what was heard: delta
     # delta and its copy in the upload share the bound
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 0.01 / np.sqrt(2), rtol=1e-12)
 

@@ -27,6 +27,8 @@ from holdfast.record.state import RunState
 from holdfast.trees import Tree
 
 _SUFFIX = ".holdfast"
+# How a run is described and its states are laid out; saves before it named none.
+_FORMAT = "2"
 _DIGEST = 32  # bytes of sha256 at the end of the file
 
 
@@ -76,10 +78,10 @@ class Checkpoint:
         folder.mkdir(parents=True, exist_ok=True)
         store = _own(state.client_states)
         touched: list[int] = []
-        rows: Any = ()
+        stacked: Any = ()
         database = None
         if isinstance(store, DiskStore):
-            # Rows first: what the file will speak of is on the disk before it is.
+            # Client states first: what the file will speak of is on the disk before it is.
             store.commit()
             database = {
                 "folder": _relative(store.folder.parent, folder),
@@ -88,11 +90,12 @@ class Checkpoint:
             }
         else:
             touched = list(state.client_states.touched)
-            rows = state.client_states.read(np.array(touched, np.int64)) if touched else ()
-        processes.wait_for_all("rows are saved")
+            stacked = state.client_states.read(np.array(touched, np.int64)) if touched else ()
+        processes.wait_for_all("client states are saved")
         path = folder / f"round-{state.round:08d}{_SUFFIX}"
         if processes.is_first():
             about = {
+                "format": _FORMAT,
                 "identity": json.dumps(identity),
                 "round": str(state.round),
                 "touched": json.dumps(touched),
@@ -100,7 +103,7 @@ class Checkpoint:
                 "ledger": json.dumps([dataclasses.astuple(e) for e in state.ledger.entries]),
                 "history": json.dumps(list(state.history)),
             }
-            content = to_bytes((state.params, state.server, rows), about)
+            content = to_bytes((state.params, state.server, stacked), about)
             write_whole(path, content, hashlib.sha256(content).digest())
             for old in self.files()[: -self.keep]:
                 old.unlink()
@@ -109,7 +112,7 @@ class Checkpoint:
         return path
 
     def _keep_databases(self, store: Any) -> None:
-        """Rows that a save refers to stay; those of no save go."""
+        """Client states that a save refers to stay; those of no save go."""
         folder = Path(self.folder)
         found = [json.loads(header(path).get("database", "null")) for path in self.files()]
         needed = [d for d in found if d is not None]
@@ -122,7 +125,7 @@ class Checkpoint:
                 shutil.rmtree(path)
 
     def refuse_another(self, identity: dict[str, str]) -> None:
-        """Refuse saves of another run, by their description alone: their rows are not opened."""
+        """Refuse saves of another run, by their description alone: client states are not opened."""
         about = header(self.files()[-1])
         if "identity" in about:  # if damaged, there may be an older one, and loading says so
             _refuse_another(self.files()[-1], about, identity)
@@ -154,9 +157,9 @@ class Checkpoint:
         return None
 
 
-def _own(rows: ClientStates) -> Any:
-    """Where this process keeps its rows."""
-    return rows.store.mine if isinstance(rows.store, SharedStore) else rows.store
+def _own(states: ClientStates) -> Any:
+    """Where this process keeps its client states."""
+    return states.store.mine if isinstance(states.store, SharedStore) else states.store
 
 
 def header(path: Path) -> dict[str, Any]:
@@ -178,6 +181,11 @@ def _relative(path: Path, folder: Path) -> str:
 
 def _refuse_another(path: Path, about: dict[str, Any], identity: dict[str, str]) -> None:
     difference = first_difference(json.loads(about["identity"]), identity)
+    if difference and about.get("format") != _FORMAT:
+        raise HoldfastError(
+            f"cannot go on from {path}: an earlier version of holdfast wrote it, and described its run "
+            f"otherwise ({difference}). Finish it with that version, or begin again in another folder."
+        )
     if difference:
         raise HoldfastError(
             f"cannot go on from {path}: it belongs to a run with {difference}. "
@@ -192,29 +200,29 @@ def _restore(content: bytes, fresh: RunState, identity: dict[str, str], path: Pa
     touched = json.loads(about["touched"])
     like = (fresh.params, fresh.server, fresh.client_states.first if touched else ())
     params, server, stacked = from_bytes(content, like)
-    rows = fresh.client_states
+    states = fresh.client_states
     database = json.loads(about.get("database", "null"))
     if database is not None:
-        rows = _open_rows(path, database, rows)
+        states = _open_states(path, database, states)
     elif touched:
-        rows = rows.write(np.array(touched), stacked, np.ones(len(touched), bool))
+        states = states.write(np.array(touched), stacked, np.ones(len(touched), bool))
     entries = Log(Entry(*map(_untuple, entry)) for entry in json.loads(about["ledger"]))
     return RunState(
         round=int(about["round"]),
         params=params,
         server=server,
-        client_states=rows,
+        client_states=states,
         ledger=Ledger(fresh.ledger.model_bytes, entries),
         history=History(json.loads(about["history"]), fresh.history.directions),
     )
 
 
-def _open_rows(path: Path, database: dict[str, Any], like: ClientStates) -> ClientStates:
-    """Rows on disk, as they were when the state was saved."""
+def _open_states(path: Path, database: dict[str, Any], like: ClientStates) -> ClientStates:
+    """Client states on disk, as they were when the run was saved."""
     if database["processes"] != processes.count():
         raise HoldfastError(
-            f"cannot go on from {path}: its rows are on disk in {database['processes']} part(s), one for "
-            f"each process, and now there are {processes.count()} process(es). Go on with as many."
+            f"cannot go on from {path}: its client states are on disk in {database['processes']} part(s), "
+            f"one for each process, and now there are {processes.count()} process(es). Go on with as many."
         )
     folder = path.parent / database["folder"] / str(processes.rank())
     mine = DiskStore(like.first, len(like), folder)
