@@ -330,7 +330,7 @@ def _check_bytes(case: Case) -> None:
     x, msg = tree.map(jnp.asarray, from_bytes(to_bytes(broadcast), broadcast))
     dtype = so_far.weight.dtype
     names = ("weight", "delta_weight", "heard_weight")
-    weights = {name: np.asarray(getattr(inputs.slots, name), dtype) for name in names}
+    weights: Any = {name: np.asarray(getattr(inputs.slots, name), dtype) for name in names}
     slots = inputs.slots._replace(**weights)
     shared = Shared(inputs.model, algorithm, inputs.steps, x, msg, inputs.examples, key)
     replies = _visit_all(shared, inputs.client_states, slots)

@@ -12,6 +12,7 @@ from jax import tree
 from holdfast.errors import HoldfastError
 
 __all__ = [
+    "Array",
     "Mask",
     "Number",
     "Tree",
@@ -35,7 +36,9 @@ __all__ = [
 ]
 
 Tree: TypeAlias = Any
-Number: TypeAlias = Any  # a Python number, or an array without axes
+# A Python number, or an array without axes.
+Number: TypeAlias = Any
+Array: TypeAlias = jax.Array | np.ndarray
 Mask: TypeAlias = Sequence[bool] | Callable[[str], bool]
 
 add = functools.partial(tree.map, jnp.add)

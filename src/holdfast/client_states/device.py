@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree
 
-from holdfast.client_states.store import Slots
+from holdfast.client_states.store import Index
 from holdfast.trees import Tree, nbytes
 
 
@@ -16,29 +16,29 @@ class DeviceStore:
 
     def __init__(self, first: Tree, clients: int) -> None:
         self.state_bytes = nbytes(first)
-        self._slots = Slots(clients)
+        self._index = Index(clients)
         # The first place holds the first state, for everyone without one of its own.
         self._states = tree.map(lambda a: jax.device_put(a, _home())[None], first)
 
     def __len__(self) -> int:
-        return self._slots.taken
+        return self._index.taken
 
     def ids(self) -> np.ndarray:
-        return self._slots.ids()
+        return self._index.ids()
 
     def has(self, ids: np.ndarray) -> np.ndarray:
-        return self._slots.of(ids) >= 0
+        return self._index.of(ids) >= 0
 
     def read(self, ids: np.ndarray) -> Tree:
-        return _gather(self._states, self._slots.of(ids) + 1)
+        return _gather(self._states, self._index.of(ids) + 1)
 
     def write(self, ids: np.ndarray, states: Tree, positions: np.ndarray) -> None:
-        mine = self._slots.make(ids) + 1
+        mine = self._index.make(ids) + 1
         leaves = tree.leaves(states)
         if not leaves:
             return
-        if self._slots.taken >= len(tree.leaves(self._states)[0]):
-            self._states = _grow(self._states, size=1 << self._slots.taken.bit_length())
+        if self._index.taken >= len(tree.leaves(self._states)[0]):
+            self._states = _grow(self._states, size=1 << self._index.taken.bit_length())
         # All places of a cohort are written, those of nobody past the end, where they are dropped:
         # cohorts of all makes share one program.
         there = np.full(len(leaves[0]), np.iinfo(np.int32).max, np.int32)
@@ -53,13 +53,13 @@ def _home() -> jax.Device:
 
 
 @jax.jit
-def _gather(states: Tree, slots: jax.Array) -> Tree:
-    return tree.map(lambda a: a[slots], states)
+def _gather(states: Tree, indices: jax.Array) -> Tree:
+    return tree.map(lambda a: a[indices], states)
 
 
 @functools.partial(jax.jit, donate_argnums=0)
-def _scatter(states: Tree, slots: jax.Array, new: Tree) -> Tree:
-    return tree.map(lambda a, b: a.at[slots].set(b, mode="drop"), states, new)
+def _scatter(states: Tree, indices: jax.Array, new: Tree) -> Tree:
+    return tree.map(lambda a, b: a.at[indices].set(b, mode="drop"), states, new)
 
 
 @functools.partial(jax.jit, static_argnames="size")

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jax import tree
 
-from holdfast.client_states.store import Slots
+from holdfast.client_states.store import Index
 from holdfast.trees import Tree, nbytes
 
 _BLOCK_BYTES = 1 << 24
@@ -22,31 +22,31 @@ class MemoryStore:
         self._leaves, self._structure = tree.flatten(first)
         self._per_block = max(1, _BLOCK_BYTES // max(1, self.state_bytes))
         self._blocks: list[list[np.ndarray]] = []
-        self._slots = Slots(clients)
+        self._index = Index(clients)
 
     def __len__(self) -> int:
-        return self._slots.taken
+        return self._index.taken
 
     def ids(self) -> np.ndarray:
-        return self._slots.ids()
+        return self._index.ids()
 
     def has(self, ids: np.ndarray) -> np.ndarray:
-        return self._slots.of(ids) >= 0
+        return self._index.of(ids) >= 0
 
     def read(self, ids: np.ndarray) -> Tree:
-        slots = self._slots.of(ids)
+        indices = self._index.of(ids)
         leaves = [np.empty((len(ids), *a.shape), a.dtype) for a in self._leaves]
-        for block, here in self._by_block(slots):
+        for block, here in self._by_block(indices):
             for k, (first, out) in enumerate(zip(self._leaves, leaves, strict=True)):
                 if block < 0:
                     out[here] = first
                 else:
-                    _copy(out, here, self._blocks[block][k], slots[here] % self._per_block)
+                    _copy(out, here, self._blocks[block][k], indices[here] % self._per_block)
         return tree.unflatten(self._structure, leaves)
 
     def write(self, ids: np.ndarray, states: Tree, positions: np.ndarray) -> None:
-        slots = self._slots.make(ids)
-        while self._slots.taken > len(self._blocks) * self._per_block:
+        indices = self._index.make(ids)
+        while self._index.taken > len(self._blocks) * self._per_block:
             shapes = [(self._per_block, *a.shape) for a in self._leaves]
             self._blocks.append(
                 [np.empty(shape, a.dtype) for shape, a in zip(shapes, self._leaves, strict=True)]
@@ -54,12 +54,12 @@ class MemoryStore:
         for k, leaf in enumerate(tree.leaves(states)):
             for begin, part in _parts(leaf):
                 inside = (positions >= begin) & (positions < begin + len(part))
-                for block, here in self._by_block(slots[inside]):
-                    mine, source = slots[inside][here], positions[inside][here] - begin
+                for block, here in self._by_block(indices[inside]):
+                    mine, source = indices[inside][here], positions[inside][here] - begin
                     _copy(self._blocks[block][k], mine % self._per_block, part, source)
 
-    def _by_block(self, slots: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        blocks = slots // self._per_block  # -1 for who has no state
+    def _by_block(self, indices: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        blocks = indices // self._per_block  # -1 for who has no state
         for block in np.unique(blocks).tolist():
             yield block, np.flatnonzero(blocks == block)
 

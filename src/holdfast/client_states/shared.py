@@ -8,7 +8,7 @@ import numpy as np
 from jax import tree
 
 from holdfast import processes
-from holdfast.client_states.store import Slots, Store
+from holdfast.client_states.store import Index, Store
 from holdfast.trees import Tree
 
 
@@ -19,7 +19,7 @@ class SharedStore:
         self.mine = mine
         self.state_bytes = mine.state_bytes
         self._first = first
-        self._seen = Slots(clients)
+        self._seen = Index(clients)
 
     def __len__(self) -> int:
         return self._seen.taken

@@ -28,7 +28,7 @@ class Store(Protocol):
         """Replace the states of these clients by those at these positions of a leading axis."""
 
 
-class Slots:
+class Index:
     """A number for every client that has a state, in the order in which they came."""
 
     def __init__(self, clients: int) -> None:

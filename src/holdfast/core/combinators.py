@@ -2,8 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from typing import Any, NoReturn, TypeVar
 
 from jax import tree
 
@@ -24,6 +24,8 @@ from holdfast.core.rule import (
 from holdfast.core.struct import static
 from holdfast.errors import HoldfastError
 from holdfast.trees import Mask, Tree, add, flatten, resolve_mask, scale
+
+View = TypeVar("View", ClientView, ServerView)
 
 
 class Combinator(Rule):
@@ -155,7 +157,7 @@ class Wrapper(Combinator):
         """The model-shaped thing again, the rest of it as in `full`."""
         return part
 
-    def seen(self, at: Any) -> Any:
+    def seen(self, at: View) -> View:
         """The inner rule's view."""
         return at
 
@@ -348,7 +350,7 @@ class Masked(Wrapper):
         chosen = zip(self._chosen(full), definition.flatten_up_to(part), leaves, strict=True)
         return definition.unflatten([p if m else rest for m, p, rest in chosen])
 
-    def seen(self, at: Any) -> Any:
+    def seen(self, at: View) -> View:
         """The view with the chosen leaves; losses and gradients are of whole models only."""
 
         def cut(full: Tree) -> Tree:
@@ -356,8 +358,7 @@ class Masked(Wrapper):
 
         if isinstance(at, ServerView):
             return at._replace(x=cut(at.x), solve=_whole_model, grad=_whole_model)
-        grad: Callable[..., Any] | None = None if at.grad is None else _whole_model
-        return at._replace(x=cut(at.x), grad=grad, y=cut(at.y), loss=grad)
+        return at._replace(x=cut(at.x), grad=_whole_model, y=cut(at.y), loss=_whole_model)
 
     @property
     def traits(self) -> Traits:

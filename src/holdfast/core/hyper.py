@@ -6,17 +6,20 @@ Rules never see either: schedules become numbers before the round, `PerClient` b
 import functools
 import numbers
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import tree
+from jax.typing import DTypeLike
 
 from holdfast.core.struct import Struct
 from holdfast.errors import HoldfastError
+from holdfast.trees import Number, Tree
 
+T = TypeVar("T")
 # From the round to a number; every optax schedule is one.
 Schedule: TypeAlias = Callable[[int], Any]
 
@@ -57,7 +60,7 @@ def _is_per_client(leaf: Any) -> bool:
     return isinstance(leaf, PerClient)
 
 
-def at_round(thing: Any, t: int) -> Any:
+def at_round(thing: T, t: int) -> T:
     """Replace schedules by their value in round `t` and plain numbers by floats."""
 
     def number(leaf: Any) -> Any:
@@ -75,7 +78,7 @@ def at_round(thing: Any, t: int) -> Any:
     return tree.map(resolve, thing, is_leaf=_is_per_client)
 
 
-def of_population(thing: Any, clients: Iterable[Any]) -> Any:
+def of_population(thing: T, clients: Iterable[Tree]) -> T:
     """Ask every `PerClient` that is a function for its values."""
 
     def resolve(leaf: Any) -> Any:
@@ -91,13 +94,13 @@ def varies(thing: Any) -> bool:
     return any(map(_is_per_client, tree.leaves(thing, is_leaf=_is_per_client)))
 
 
-def values(number: Any, clients: int) -> np.ndarray:
+def values(number: Hyper, clients: int) -> np.ndarray:
     """A number as one value for each client, on the host."""
     given = number.values if _is_per_client(number) else number
     return np.broadcast_to(np.asarray(given, float), (clients,))
 
 
-def of_client(thing: Any, client: Any, dtype: Any) -> Any:
+def of_client(thing: T, client: Number, dtype: DTypeLike) -> T:
     """Replace every `PerClient` by the value of one client, in the type of the model."""
 
     def resolve(leaf: Any) -> Any:

@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from holdfast.trees import Number
+
 
 class Purpose(enum.IntEnum):
     """What a random number is for. The numbers are part of every stored run: add, never renumber."""
@@ -33,7 +35,7 @@ def round_key(seed: int, t: int) -> jax.Array:
     return jax.random.fold_in(jax.random.key(seed), t)
 
 
-def client_key(round_key: jax.Array, client: jax.Array, purpose: Purpose) -> jax.Array:
+def client_key(round_key: jax.Array, client: Number, purpose: Purpose) -> jax.Array:
     """The key of one client in one round, for one purpose."""
     return jax.random.fold_in(jax.random.fold_in(round_key, client), purpose)
 

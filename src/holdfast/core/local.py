@@ -20,6 +20,10 @@ from holdfast.trees import Mask, Number, Tree, flatten, mix, norm, resolve_mask
 OptimizerFactory: TypeAlias = Callable[[Number], optax.GradientTransformation]
 
 
+# (k, z) -> the gradient at z on the k-th batch.
+StepGradient: TypeAlias = Callable[[Number, Tree], Tree]
+
+
 class Steps(Struct):
     """The numbers of one round's local steps."""
 

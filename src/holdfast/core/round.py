@@ -16,11 +16,12 @@ from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.debug import note, position
 from holdfast.core.keys import Purpose, client_key
-from holdfast.core.local import Steps, solve
-from holdfast.core.rule import ClientView, Rule, ServerView, State, Tilt
+from holdfast.core.local import StepGradient, Steps, solve
+from holdfast.core.rule import ClientView, Gradient, Loss, Rule, ServerView, State, Tilt
 from holdfast.core.struct import Struct, static
 from holdfast.errors import HoldfastError
 from holdfast.trees import (
+    Array,
     Number,
     Tree,
     add,
@@ -48,7 +49,7 @@ class ServerLoss(Protocol):
     """The server's own objective: a number for parameters and rows of its examples."""
 
     def __call__(
-        self, model: HasLoss, params: Tree, examples: Tree, rows: Any, key: jax.Array
+        self, model: HasLoss, params: Tree, examples: Tree, rows: Array | None, key: jax.Array
     ) -> jax.Array: ...
 
 
@@ -71,26 +72,28 @@ class ClientState(NamedTuple):
 class Slot(NamedTuple):
     """One client's part of a round. Examples are rows of the flat data; -1 is padding."""
 
-    client: Any  # its number in the population
-    weight: Any  # n_i / mean(n)
-    steps: Any  # K_i local steps; 0 means that the slot is empty
-    batches: Any  # (largest K, batch) rows
-    pages: Any  # (pages, batch) all of the client's rows, for gradients over all its data
-    page_count: Any
-    delta_weight: Any  # of its delta in their mean
-    heard_weight: Any  # of what is heard of it in their mean, 1 on average
-    table_rows: Any = None  # for federated select, the table rows this client uses
+    client: Array  # its number in the population
+    weight: Array  # n_i / mean(n)
+    steps: Array  # K_i local steps; 0 means that the slot is empty
+    batches: Array  # (largest K, batch) rows
+    pages: Array  # (pages, batch) all of the client's rows, for gradients over all its data
+    page_count: Number
+    delta_weight: Array  # of its delta in their mean
+    heard_weight: Array  # of what is heard of it in their mean, 1 on average
+    table_rows: tuple[Array, ...] | None = (
+        None  # for federated select, the table rows this client uses
+    )
 
 
 class ServerWork(NamedTuple):
     """The server's own work in a round, if it has data or a loss of its own."""
 
     steps: Steps
-    count: Any  # local steps
+    count: Number  # local steps
     examples: Tree
-    batches: Any  # (count, batch) rows; -1 is padding
-    gradient_rows: Any  # rows of the one batch that `at.grad` takes
-    weight: Any  # n_0 / mean(n)
+    batches: Array | None  # (count, batch) rows; -1 is padding
+    gradient_rows: Array | None  # rows of the one batch that `at.grad` takes
+    weight: Number  # n_0 / mean(n)
 
 
 class Shared(Struct):
@@ -111,8 +114,8 @@ class Reply(NamedTuple):
     coded: Tree  # what travels
     heard: Tree  # what the server makes of it
     state: ClientState  # the client's new state, valid once the server has accepted the reply
-    path: Any  # sum of the step sizes taken, which the server knows
-    finite: Any  # every number was, before the wire too, whose codes may hide it
+    path: Number  # sum of the step sizes taken, which the server knows
+    finite: jax.Array  # every number was, before the wire too, whose codes may hide it
 
 
 ClientRound = Callable[[Shared, Algorithm, ClientState, Slot], Reply]
@@ -169,14 +172,14 @@ def server_view(inputs: RoundInputs) -> ServerView:
         for purpose in (Purpose.SERVER_LOSS, Purpose.SERVER_GRADIENT)
     )
 
-    def loss(z: Tree, rows: Any, key: jax.Array) -> jax.Array:
+    def loss(z: Tree, rows: Array | None, key: jax.Array) -> jax.Array:
         return own_loss(model, z, work.examples, rows, key)
 
-    def step_grad(k: Any, z: Tree) -> Tree:
+    def step_grad(k: Number, z: Tree) -> Tree:
         rows = None if work.batches is None else jnp.asarray(work.batches)[k]
         return jax.grad(loss)(z, rows, jax.random.fold_in(loss_key, k))
 
-    def run(start: Tree, tilt: Tilt | None = None) -> tuple[Tree, Any]:
+    def run(start: Tree, tilt: Tilt | None = None) -> tuple[Tree, Number]:
         y, path = solve(work.steps, step_grad, start, tilt or Tilt(), work.count)
         return sub(y, start), path
 
@@ -188,22 +191,24 @@ def server_view(inputs: RoundInputs) -> ServerView:
     return view._replace(solve=run, grad=grad, weight=weight)
 
 
-def take_batch(examples: Tree, rows: jax.Array) -> tuple[Tree, jax.Array]:
+def take_batch(examples: Tree, rows: Array) -> tuple[Tree, Array]:
     """The examples in these rows, and which of them are not padding."""
     # Padding repeats the batch's first example, so that it can bring in no number of its own.
     safe = jnp.where(rows < 0, rows[0], rows)
     return tree.map(lambda a: a[safe], examples), rows >= 0
 
 
-def local_objective(model: HasLoss, examples: Tree, slot: Slot, key: jax.Array) -> tuple[Any, Any]:
+def local_objective(
+    model: HasLoss, examples: Tree, slot: Slot, key: jax.Array
+) -> tuple[Loss, Gradient]:
     """z -> mean loss, and z -> its gradient, over all of the client's data, page by page."""
 
-    def total(k: Any, z: Tree) -> jax.Array:
+    def total(k: Number, z: Tree) -> jax.Array:
         batch, keep = take_batch(examples, slot.pages[k])
         losses = model.losses(z, batch, jax.random.fold_in(key, k))
         return jnp.sum(jnp.where(keep, losses, 0))
 
-    def mean(term: Any, z: Tree, start: Tree) -> Tree:
+    def mean(term: Callable[[Number, Tree], Tree], z: Tree, start: Tree) -> Tree:
         sums = lax.fori_loop(0, slot.page_count, lambda k, s: add(s, term(k, z)), start)
         size = jnp.sum(slot.pages >= 0).astype(float_type(z))
         return tree.map(lambda s: (s / size).astype(s.dtype), sums)
@@ -217,7 +222,7 @@ def local_objective(model: HasLoss, examples: Tree, slot: Slot, key: jax.Array) 
     return loss, grad
 
 
-def tilted_gradient(grad: Any, tilt: Tilt) -> Any:
+def tilted_gradient(grad: Gradient, tilt: Tilt) -> Gradient:
     """The gradient of the loss as a tilt mixes and weighs it."""
     if tilt.mix is None and tilt.weight is None:
         return grad
@@ -272,18 +277,18 @@ def _in_type(slots: Slot, dtype: Any) -> Slot:
 
 def before_training(
     shared: Shared, mine: Algorithm, state: ClientState, slot: Slot
-) -> tuple[ClientView, Tilt, Callable[[Any, Tree], Tree]]:
+) -> tuple[ClientView, Tilt, StepGradient]:
     """Client: what its rule sees, its local objective, and (k, z) -> gradient on the k-th batch."""
     loss_key, gradient_key = (
         client_key(shared.key, slot.client, p) for p in (Purpose.LOSS, Purpose.GRADIENT)
     )
 
-    def mean_loss(z: Tree, k: Any) -> jax.Array:
+    def mean_loss(z: Tree, k: Number) -> jax.Array:
         batch, keep = take_batch(shared.examples, slot.batches[k])
         losses = shared.model.losses(z, batch, jax.random.fold_in(loss_key, k))
         return jnp.sum(jnp.where(keep, losses, 0)) / jnp.sum(keep).astype(losses.dtype)
 
-    def grad(k: Any, z: Tree) -> Tree:
+    def grad(k: Number, z: Tree) -> Tree:
         note(batch=slot.batches[k])
         return jax.grad(mean_loss)(z, k)
 
@@ -293,7 +298,13 @@ def before_training(
 
 
 def after_training(
-    mine: Algorithm, state: ClientState, at: ClientView, tilt: Tilt, y: Tree, path: Any, key: Any
+    mine: Algorithm,
+    state: ClientState,
+    at: ClientView,
+    tilt: Tilt,
+    y: Tree,
+    path: Number,
+    key: jax.Array,
 ) -> Reply:
     """Client: its reply, from the local model and the step sizes it took."""
     delta = sub(y, at.x if tilt.start is None else tilt.start)
@@ -312,7 +323,9 @@ def client_round(shared: Shared, mine: Algorithm, state: ClientState, slot: Slot
     return after_training(mine, state, at, tilt, y, path, key)
 
 
-def _answer(mine: Algorithm, delta: Tree, at: ClientView, state: ClientState, key: Any) -> Reply:
+def _answer(
+    mine: Algorithm, delta: Tree, at: ClientView, state: ClientState, key: jax.Array
+) -> Reply:
     rule, wire = mine.rule, mine.wire
     payload = rule.reply(delta, at)
     coded, (delta, upload), wire_state = wire.encode(payload, state.wire, key)
@@ -355,7 +368,7 @@ def template(algorithm: Algorithm, x: Tree, keep_latest: bool = False) -> Templa
     mine = hyper.of_client(algorithm, 0, float_type(x))
     state = mine.rule.init(x)
 
-    def payload(x: Tree, state: State) -> Any:
+    def payload(x: Tree, state: State) -> tuple[Tree, tuple[Tree, Tree]]:
         one = jnp.ones((), float_type(x))
         msg, _ = algorithm.rule.send(pretended_server(x, state.server))
         at = ClientView(x, msg, state.client, zeros, one, one, x)
@@ -407,7 +420,7 @@ def accept(
     mine: Algorithm, so_far: Aggregate, reply: Reply, state: ClientState, slot: Slot
 ) -> tuple[Aggregate, ClientState, jax.Array]:
     """Server: add a reply if it is finite. The client's state changes only then."""
-    accepted = (slot.steps > 0) & reply.finite
+    accepted = jnp.logical_and(slot.steps > 0, reply.finite)
     head = accepted.astype(so_far.heads.dtype)
     weight, heard_weight = head * slot.delta_weight, head * slot.heard_weight
     # The select keeps a non-finite reply out of the sum: 0 x nan would still be nan.
@@ -468,7 +481,7 @@ class Exchange(NamedTuple):
         return lax.cond(slot.steps > 0, present, absent, so_far, state, slot)
 
 
-Visit = Callable[
+VisitCohort = Callable[
     [Exchange, Aggregate, tuple[ClientState, Slot], Shared],
     tuple[Aggregate, tuple[ClientState, jax.Array]],
 ]
@@ -481,7 +494,7 @@ def one_by_one(
     return lax.scan(lambda so_far, one: exchange(so_far, *one, shared), empty, cohort)
 
 
-def federated_round(inputs: RoundInputs, visit: Visit = one_by_one) -> RoundResult:
+def federated_round(inputs: RoundInputs, visit: VisitCohort = one_by_one) -> RoundResult:
     """A whole round: send, every client of the cohort, the two means, the server's step.
 
     `visit` goes through the slots: one by one, several at a time, or spread over devices.

@@ -17,7 +17,7 @@ import dataclasses
 import enum
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 from jax import tree
@@ -35,21 +35,33 @@ class State(NamedTuple):
     client: Tree = ()
 
 
+# At a model, over all data that is meant.
+Loss: TypeAlias = Callable[[Tree], Number]
+Gradient: TypeAlias = Callable[[Tree], Tree]
+T = TypeVar("T")
+
+
+def _no_data(*_: Tree) -> NoReturn:
+    raise HoldfastError("rule: there is no data here to take a loss or a gradient of.")
+
+
 class ClientView(NamedTuple):
     """All that code running on one client may look at."""
 
     x: Tree  # the model received
     msg: Tree  # what this rule's `send` broadcast
     mine: Tree  # this rule's own state on this client
-    grad: Any  # z -> gradient over all local data, after the local steps that of the tilted loss
+    grad: (
+        Gradient  # z -> gradient over all local data, after the local steps that of the tilted loss
+    )
     weight: Number = 1.0  # n_i / mean(n)
     path: Number = 0.0  # sum of the step sizes taken, known after the local steps
     y: Tree = None  # the local model, known after the local steps
-    loss: Any = None  # z -> mean loss at z over all local data
+    loss: Loss = _no_data  # z -> mean loss at z over all local data
 
     def heard_by_server(self) -> "ClientView":
         """The same reply as the server sees it: no client state, no data, no local model."""
-        return self._replace(mine=None, grad=None, y=None, loss=None)
+        return self._replace(mine=None, grad=_no_data, y=None, loss=_no_data)
 
 
 class ServerView(NamedTuple):
@@ -59,8 +71,9 @@ class ServerView(NamedTuple):
     state: Tree
     share: Number = 1.0  # |S| / N
     heads: Number = 0.0  # |S|, known after the replies
-    solve: Any = None  # (start, tilt) -> (moved, path): local steps on the server's own data
-    grad: Any = None  # z -> stochastic gradient at z on the server's own data
+    # (start, tilt) -> (moved, path): local steps on the server's own data.
+    solve: Callable[..., tuple[Tree, Number]] = _no_data
+    grad: Gradient = _no_data  # z -> stochastic gradient at z on the server's own data
     weight: Number = 1.0  # n_0 / mean(n)
 
 
@@ -106,7 +119,7 @@ def add_tilts(s: Tilt, t: Tilt, like: Tree) -> Tilt:
         sums = [q if p is None else p if q is None else p + q for p, q in pairs]
         return tree.unflatten(tree.structure(like), sums)
 
-    def only(a: Any, b: Any, what: str) -> Any:
+    def only(a: T | None, b: T | None, what: str) -> T | None:
         if a is not None and b is not None:
             raise HoldfastError(
                 f"Chain: two rules {what}, and there can be one; remove one of them."

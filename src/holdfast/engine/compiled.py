@@ -13,6 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from holdfast import processes
 from holdfast.core import hyper
+from holdfast.core.algorithm import Algorithm
 from holdfast.core.round import (
     Aggregate,
     ClientState,
@@ -108,20 +109,22 @@ def _together(
 ) -> tuple[Tree, Tree]:
     """Several clients at a time, until the last of them is done; their replies one by one."""
     (states, slots), leaf = chunk
-    together, along = slots, Slot(*(0 for _ in Slot._fields))
+    # Along which axis of its fields; None: the field is one for all of the chunk.
+    axes: dict[str, Any] = dict.fromkeys(Slot._fields, 0)
+    together = slots
     if uniform:
         # One bound for all: with one each, every step would select whose numbers still change. An
         # empty slot then runs along, and is not accepted.
-        together, along = slots._replace(steps=jnp.max(slots.steps)), along._replace(steps=None)
+        together, axes["steps"] = slots._replace(steps=jnp.max(slots.steps)), None
     dtype = sums.heads.dtype
 
-    def mine(slot: Slot) -> Any:
+    def mine(slot: Slot) -> Algorithm:
         return hyper.of_client(shared.algorithm, slot.client, dtype)
 
     def reply(state: ClientState, slot: Slot) -> Reply:
         return exchange.reply(shared, mine(slot), state, slot)
 
-    replies = jax.vmap(reply, in_axes=(0, along))(states, together)
+    replies = jax.vmap(reply, in_axes=(0, Slot(**axes)))(states, together)
 
     def add(so_far: Aggregate, client: tuple[Reply, ClientState, Slot]) -> Visited:
         so_far, state, accepted = exchange.accept(mine(client[2]), so_far, *client)

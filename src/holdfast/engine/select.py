@@ -102,6 +102,7 @@ class SelectedRound:
     tables: Tables
 
     def __call__(self, shared: Shared, mine: Algorithm, state: ClientState, slot: Slot) -> Reply:
+        assert slot.table_rows is not None
         rows = slot.table_rows
         sizes = [leaf.shape[0] for leaf in table_leaves(self.tables, shared.x)]
 

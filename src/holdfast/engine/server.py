@@ -153,7 +153,7 @@ class ServerPlanner:
 
     def gradient_rows(self, t: int) -> np.ndarray:
         """The one batch of round `t` that the server's gradient is taken on."""
-        return self._gradient.slots(t, np.zeros(1, np.int64)).batches[0, 0]
+        return np.asarray(self._gradient.slots(t, np.zeros(1, np.int64)).batches[0, 0])
 
     def work(self, t: int, params: Tree) -> ServerWork:
         """What the server does in round `t`."""
