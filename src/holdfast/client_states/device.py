@@ -1,4 +1,4 @@
-"""Rows on the device, where copying them to the host costs more than keeping them."""
+"""Client states on the device, where copying them to the host costs more than keeping them."""
 
 import functools
 
@@ -12,12 +12,12 @@ from holdfast.trees import Tree, nbytes
 
 
 class DeviceStore:
-    """Rows in one array per leaf, which doubles when it is full and is written to in place."""
+    """States in one array per leaf, which doubles when it is full and is written to in place."""
 
     def __init__(self, first: Tree, clients: int) -> None:
         self.row_bytes = nbytes(first)
         self._slots = Slots(clients)
-        # The first place holds the first row, for everyone without one of its own.
+        # The first place holds the first state, for everyone without one of its own.
         self._rows = tree.map(lambda a: jax.device_put(a, _home())[None], first)
 
     def __len__(self) -> int:
@@ -43,12 +43,12 @@ class DeviceStore:
         # cohorts of all makes share one program.
         there = np.full(len(leaves[0]), np.iinfo(np.int32).max, np.int32)
         there[positions] = mine
-        # A round's rows may come in parts from several devices.
+        # A round's states may come in parts from several devices.
         self._rows = _scatter(self._rows, there, jax.device_put(rows, _home()))
 
 
 def _home() -> jax.Device:
-    """The device that holds all rows."""
+    """The device that holds all states."""
     return jax.local_devices()[0]
 
 

@@ -1,4 +1,4 @@
-"""Rows on disk, in an LMDB database: as many clients as the disk holds, in bounded memory."""
+"""Client states on disk, in an LMDB database: as many clients as the disk holds, in bounded memory."""
 
 import itertools
 import shutil
@@ -25,7 +25,7 @@ _UNCOMMITTED = 1 << 26  # bytes in memory before they are written out
 
 
 class DiskStore:
-    """Rows with versions, so that a checkpoint and the rows it belongs to agree whenever it is killed.
+    """States with versions, so that a checkpoint and those it belongs to agree whenever it is killed.
 
     A write is of the next version. What an earlier one held is kept as long as it is pinned by a
     checkpoint; `open_at` goes back to it and drops whatever came later.

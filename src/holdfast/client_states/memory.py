@@ -1,4 +1,4 @@
-"""Rows in host memory."""
+"""Client states in host memory."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ _SMALL = 4096  # bytes; below, copying twice is cheaper than a loop in Python
 
 
 class MemoryStore:
-    """Rows in blocks that are never moved, so that growing copies nothing."""
+    """States in blocks that are never moved, so that growing copies nothing."""
 
     def __init__(self, first: Tree, clients: int) -> None:
         self.row_bytes = nbytes(first)
@@ -59,7 +59,7 @@ class MemoryStore:
                     _copy(self._blocks[block][k], mine % self._per_block, part, source)
 
     def _by_block(self, slots: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        blocks = slots // self._per_block  # -1 for who has no row
+        blocks = slots // self._per_block  # -1 for who has no state
         for block in np.unique(blocks).tolist():
             yield block, np.flatnonzero(blocks == block)
 
@@ -72,7 +72,7 @@ def _parts(leaf: Any) -> list[tuple[int, np.ndarray]]:
 
 
 def _copy(to: np.ndarray, there: np.ndarray, source: np.ndarray, here: np.ndarray) -> None:
-    """to[there] = source[here], without a copy in between where rows are large."""
+    """to[there] = source[here], without a copy in between where states are large."""
     if source[:1].nbytes < _SMALL:
         to[there] = source[here]
         return

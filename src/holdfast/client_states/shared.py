@@ -1,4 +1,4 @@
-"""Rows divided among the processes of a run."""
+"""Client states divided among the processes of a run."""
 
 import functools
 from typing import Any
@@ -13,7 +13,7 @@ from holdfast.trees import Tree
 
 
 class SharedStore:
-    """Every process keeps the rows of its own clients; reading and writing is done by all together."""
+    """Every process keeps the states of its own clients; reading and writing is done by all together."""
 
     def __init__(self, mine: Store, first: Tree, clients: int) -> None:
         self.mine = mine
@@ -31,7 +31,7 @@ class SharedStore:
         return self._seen.of(ids) >= 0
 
     def note(self, ids: np.ndarray) -> None:
-        """These clients have rows."""
+        """These clients have states."""
         self._seen.make(ids)
 
     def read(self, ids: np.ndarray) -> Tree:

@@ -1,4 +1,4 @@
-"""What every client remembers between rounds. A value: writing gives new rows and leaves the old."""
+"""What every client remembers between rounds. A value: writing gives a new one and leaves the old."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -10,16 +10,16 @@ from holdfast.client_states.storage import Storage
 from holdfast.client_states.store import Store
 from holdfast.core.round import ClientState
 
-_COPIED_TOGETHER = 1 << 26  # bytes of rows on their way from one store to another
+_COPIED_TOGETHER = 1 << 26  # bytes of states on their way from one store to another
 
 
 class _Before(NamedTuple):
     """What the next version has overwritten."""
 
     ids: np.ndarray
-    had: np.ndarray  # whether they had a row of their own
+    had: np.ndarray  # whether they had a state of their own
     rows: Any
-    positions: np.ndarray  # of theirs among those rows
+    positions: np.ndarray  # of theirs among those states
     next: "ClientStates"
 
 
@@ -58,11 +58,11 @@ class ClientStates:
 
     @property
     def touched(self) -> Mapping[int, ClientState]:
-        """The clients with a row of their own, and the rows."""
+        """The clients with a state of their own, and the states."""
         return _Touched(self)
 
     def has(self, ids: np.ndarray) -> np.ndarray:
-        """Whether each of these clients has a row of its own; -1 is nobody."""
+        """Whether each of these clients has a state of its own; -1 is nobody."""
         found = self.store.has(ids)
         for before in reversed(self._overwritten()):
             place = _places(before.ids, ids)
@@ -70,13 +70,13 @@ class ClientStates:
         return found
 
     def stack(self, places: np.ndarray) -> ClientState:
-        """The rows of a cohort along a leading axis; empty places (-1) hold the first row."""
+        """The states of a cohort along a leading axis; empty places (-1) hold the first one."""
         rows = self.read(places)
         self._read = (places, rows)  # what a write of the same cohort overwrites
         return rows
 
     def read(self, ids: np.ndarray) -> ClientState:
-        """Rows of any clients along a leading axis; the first row for -1."""
+        """States of any clients along a leading axis; the first one for -1."""
         rows = self.store.read(ids)
         for before in reversed(self._overwritten()):
             place = _places(before.ids, ids)
@@ -94,7 +94,7 @@ class ClientStates:
         return found
 
     def write(self, places: np.ndarray, stacked: Any, accepted: np.ndarray) -> "ClientStates":
-        """With the rows of the accepted clients replaced."""
+        """With the states of the accepted clients replaced."""
         if self._before is not None:  # somebody else has gone on from here
             return self._copied(self.storage).write(places, stacked, accepted)
         positions = np.flatnonzero(accepted)
@@ -110,15 +110,15 @@ class ClientStates:
         return new._with_room()
 
     def _with_room(self) -> "ClientStates":
-        """These rows where there is room for them."""
+        """These states where there is room for them."""
         return self if self.storage.fits(self.store) else self._copied(self.storage)
 
     def kept_by(self, storage: Storage) -> "ClientStates":
-        """The same rows, from now on under these limits and in this folder."""
+        """The same states, from now on under these limits and in this folder."""
         return self if storage == self.storage else self._copied(storage)
 
     def _copied(self, storage: Storage) -> "ClientStates":
-        """The same rows in a store of their own."""
+        """The same states in a store of their own."""
         ids = np.fromiter(self.touched, np.int64)
         store = storage.open(self.first, self.clients, len(ids))
         some = max(1, _COPIED_TOGETHER // max(1, store.row_bytes))
@@ -129,7 +129,7 @@ class ClientStates:
 
 
 class _Touched(Mapping[int, ClientState]):
-    """The clients with a row of their own; rows are read when they are looked at."""
+    """The clients with a state of their own; states are read when they are looked at."""
 
     def __init__(self, rows: ClientStates) -> None:
         self._rows = rows
@@ -163,7 +163,7 @@ def _places(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def _overlaid(rows: Any, here: np.ndarray, others: Any, positions: np.ndarray) -> Any:
-    """Rows, in some places those at these positions of others."""
+    """States, in some places those at these positions of others."""
 
     def one(a: Any, b: Any) -> np.ndarray:
         out = np.array(a)

@@ -24,20 +24,20 @@ _UNITS |= {f"{unit}i": 1024**power for power, unit in enumerate("kmgt", start=1)
 @explain_constructor
 @dataclasses.dataclass(frozen=True)
 class Storage:
-    """Where clients' rows and examples are kept, by their size. Results do not depend on it, to the bit.
+    """Where clients' states and examples are kept, by their size. Results do not depend on it, to the bit.
 
-    Rows of clients that took part are on the device, if it is an accelerator (or `device` is given) and
+    States of clients that took part are on the device, if it is an accelerator (or `device` is given) and
     has room for them; else in memory; and beyond its limit in a database on disk. Clients never seen
     cost nothing. Examples are on every device if they fit, and otherwise (or if a cohort has less than
     one in fifty of them) gathered for each cohort one round ahead, from memory or from memory-mapped
     files.
 
     Args:
-        memory: the most bytes of rows in memory, as a number or such as `"2 GB"`; a quarter of the
+        memory: the most bytes of states in memory, as a number or such as `"2 GB"`; a quarter of the
             machine's unless given.
-        device: the most bytes of rows, and of examples, on a device; a quarter of its memory unless
+        device: the most bytes of states, and of examples, on a device; a quarter of its memory unless
             given.
-        folder: for rows on disk; that of the checkpoint or a temporary one unless given.
+        folder: for states on disk; that of the checkpoint or a temporary one unless given.
 
     Example:
         >>> import holdfast as hf
@@ -54,19 +54,19 @@ class Storage:
 
     @property
     def memory_bytes(self) -> int:
-        """The most bytes of rows in memory."""
+        """The most bytes of states in memory."""
         return _machine_memory() // 4 if self.memory is None else _size("memory", self.memory)
 
     @property
     def device_bytes(self) -> int:
-        """The most bytes of rows, and of examples, on a device."""
+        """The most bytes of states, and of examples, on a device."""
         if self.device is not None:
             return _size("device", self.device)
         stats = jax.local_devices()[0].memory_stats() or {}
         return int(stats.get("bytes_limit", _machine_memory())) // 4
 
     def open(self, first: Tree, clients: int, rows: int = 0) -> Store:
-        """A place for so many of a population's rows; each process has its part of them."""
+        """A place for so many of a population's states; each process has its part of them."""
         kind = self._kind(rows * nbytes(first) // processes.count())
         mine = (
             DiskStore.new(first, clients, self.folder)
@@ -76,7 +76,7 @@ class Storage:
         return mine if processes.count() == 1 else SharedStore(mine, first, clients)
 
     def fits(self, store: Store) -> bool:
-        """Whether rows may stay where they are; the answer is the same at all processes."""
+        """Whether states may stay where they are; the answer is the same at all processes."""
         mine = store.mine if isinstance(store, SharedStore) else store
         return type(mine) is self._kind(len(store) * store.row_bytes // processes.count())
 
@@ -88,7 +88,7 @@ class Storage:
         return MemoryStore if size <= self.memory_bytes else DiskStore
 
     def beside(self, folder: Path) -> "Storage":
-        """With rows on disk in this folder, unless another one was given."""
+        """With states on disk in this folder, unless another one was given."""
         return self if self.folder is not None else dataclasses.replace(self, folder=folder)
 
 

@@ -1,4 +1,4 @@
-"""What all places for rows have in common."""
+"""What all places for client states have in common."""
 
 from typing import Protocol
 
@@ -8,12 +8,12 @@ from holdfast.trees import Tree
 
 
 class Store(Protocol):
-    """Rows of the clients that took part so far; those of all others are the first row."""
+    """States of the clients that took part so far; that of all others is the first one."""
 
     row_bytes: int  # of one client
 
     def __len__(self) -> int:
-        """How many clients have a row of their own."""
+        """How many clients have a state of their own."""
 
     def ids(self) -> np.ndarray:
         """Who they are, in order."""
@@ -22,14 +22,14 @@ class Store(Protocol):
         """Whether each of these clients is one of them; -1 is nobody."""
 
     def read(self, ids: np.ndarray) -> Tree:
-        """Rows along a leading axis; the first row for -1 and for who has none."""
+        """States along a leading axis; the first one for -1 and for who has none."""
 
     def write(self, ids: np.ndarray, rows: Tree, positions: np.ndarray) -> None:
-        """Replace the rows of these clients by those at these positions of a leading axis."""
+        """Replace the states of these clients by those at these positions of a leading axis."""
 
 
 class Slots:
-    """A number for every client that has a row, in the order in which they came."""
+    """A number for every client that has a state, in the order in which they came."""
 
     def __init__(self, clients: int) -> None:
         # Zeros, 0 for nobody: memory that was never written to is not taken from the machine.

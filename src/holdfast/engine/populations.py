@@ -112,7 +112,7 @@ def join(populations: Sequence[Population]) -> Joined:
         >>> both = hf.join([hf.Population(a, model), hf.Population(b, model, weight=2.0)])
         >>> local = hf.Local(0.1, steps=1)
         >>> run = hf.simulate(hf.algorithms.scaffold(), **both._asdict(), local=local, rounds=1)
-        >>> len(run.rows)
+        >>> len(run.client_states)
         10
     """
     if not populations:

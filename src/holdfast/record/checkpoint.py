@@ -79,7 +79,7 @@ class Checkpoint:
         rows: Any = ()
         database = None
         if isinstance(store, DiskStore):
-            # Rows first: what the file will speak of is on the disk before it is.
+            # States first: what the file will speak of is on the disk before it is.
             store.commit()
             database = {
                 "folder": _relative(store.folder.parent, folder),
@@ -109,7 +109,7 @@ class Checkpoint:
         return path
 
     def _keep_databases(self, store: Any) -> None:
-        """Rows that a save refers to stay; those of no save go."""
+        """Client states that a save refers to stay; those of no save go."""
         folder = Path(self.folder)
         found = [json.loads(header(path).get("database", "null")) for path in self.files()]
         needed = [d for d in found if d is not None]
@@ -122,7 +122,7 @@ class Checkpoint:
                 shutil.rmtree(path)
 
     def refuse_another(self, identity: dict[str, str]) -> None:
-        """Refuse saves of another run, by their description alone: their rows are not opened."""
+        """Refuse saves of another run, by their description alone: their client states are not opened."""
         about = header(self.files()[-1])
         if "identity" in about:  # if damaged, there may be an older one, and loading says so
             _refuse_another(self.files()[-1], about, identity)
@@ -155,7 +155,7 @@ class Checkpoint:
 
 
 def _own(rows: ClientStates) -> Any:
-    """Where this process keeps its rows."""
+    """Where this process keeps its client states."""
     return rows.store.mine if isinstance(rows.store, SharedStore) else rows.store
 
 
@@ -210,7 +210,7 @@ def _restore(content: bytes, fresh: RunState, identity: dict[str, str], path: Pa
 
 
 def _open_rows(path: Path, database: dict[str, Any], like: ClientStates) -> ClientStates:
-    """Rows on disk, as they were when the state was saved."""
+    """Client states on disk, as they were when the state was saved."""
     if database["processes"] != processes.count():
         raise HoldfastError(
             f"cannot go on from {path}: its rows are on disk in {database['processes']} part(s), one for "
