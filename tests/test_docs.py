@@ -1,6 +1,7 @@
 """The documentation says what is there: its code runs, its files are valid, its commands exist."""
 
 import ast
+import dataclasses
 import importlib.util
 import inspect
 import re
@@ -19,16 +20,28 @@ from holdfast.config.file import read
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PRINTED = re.compile(r"\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SAVED = re.compile(r"Save this as `(\w+\.py)`:\n\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def blocks(language: str) -> list:
-    """Every fenced block of a language, named by its page and place."""
-    return [
-        pytest.param(found[2], id=f"{page.stem}-{i}")
-        for page in PAGES
-        for i, found in enumerate(BLOCK.finditer(page.read_text("utf-8")))
-        if found[1] == language
-    ]
+def blocks(language: str, also_printed: bool = False) -> list:
+    """Every fenced block of a language, named by its page and place; maybe with what it prints."""
+    found = []
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for i, block in enumerate(BLOCK.finditer(text)):
+            if block[1] == language:
+                after = PRINTED.match(text, block.end())
+                values = (block[2], after and after[1]) if also_printed else (block[2],)
+                found.append(pytest.param(*values, id=f"{page.stem}-{i}"))
+    return found
+
+
+def save_files(folder: Path) -> None:
+    """Every file that a page says to save."""
+    for page in PAGES:
+        for name, code in SAVED.findall(page.read_text("utf-8")):
+            (folder / name).write_text(code)
 
 
 def hooks():
@@ -40,17 +53,20 @@ def hooks():
     return module
 
 
-# Python. A block that imports holdfast and leaves nothing out is complete, and is run.
+# Python. A block that imports holdfast and leaves nothing out is complete, and is run. It prints what
+# stands below it, unless that has seconds in it.
 
 
-@pytest.mark.parametrize("code", blocks("python"))
-def test_python_compiles_and_what_is_complete_runs(code, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("code", "printed"), blocks("python", also_printed=True))
+def test_python_compiles_and_what_is_complete_runs(code, printed, tmp_path, monkeypatch, capsys):
     left_out = any(
         isinstance(node, ast.Constant) and node.value is ... for node in ast.walk(ast.parse(code))
     )
     if "import holdfast as hf" in code and not left_out:
         monkeypatch.chdir(tmp_path)
-        exec(compile(code, "documentation", "exec"), {"__name__": "documentation"})
+        exec(compile(code, "documentation", "exec"), {"__name__": "__main__"})
+        if printed is not None and "seconds" not in printed:
+            assert capsys.readouterr().out == printed
 
 
 # Experiment files. A block with rounds and an algorithm is complete; others are completed by this one.
@@ -76,8 +92,7 @@ def completed(text: str) -> str:
 @pytest.mark.parametrize("text", blocks("toml"))
 def test_experiment_files_are_valid(text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    own_rule = next(b.values[0] for b in blocks("python") if "def inertia" in b.values[0])
-    (tmp_path / "my_rules.py").write_text(own_rule)
+    save_files(tmp_path)
     path = tmp_path / "experiment.toml"
     path.write_text(completed(text))
     file = read(path)
@@ -99,10 +114,19 @@ def test_every_key_of_an_experiment_file_is_explained():
     assert {key for key in keys - headings if f"`{key}" not in text} == set()
 
 
-def test_needs_and_checks_are_explained():
+def test_needs_traits_and_checks_are_explained():
     text = (DOCS / "own_rule.md").read_text("utf-8")
     assert [need.name for need in hf.Need if f"`{need.name}`" not in text] == []
     assert [name for name in hf.testing.CHECKS if f"| {name} |" not in text] == []
+    assert [f.name for f in dataclasses.fields(hf.Traits) if f"`{f.name}`" not in text] == []
+
+
+def test_members_of_what_can_be_written_are_explained():
+    text = (DOCS / "extend.md").read_text("utf-8")
+    members = {*vars(hf.Wire), *vars(hf.Engine), *hf.evaluate.EvaluationView._fields, "latest"}
+    public = [name for name in members if not name.startswith("_")]
+    assert len(public) > 20
+    assert [name for name in public if not re.search(rf"`{name}\b", text)] == []
 
 
 def test_commands_and_options_exist():

@@ -55,9 +55,9 @@ class AreaUnderCurve:
     def check(self, model: hf.Model, params: Any, clients: int) -> None:
         """The model has seen such data in training."""
 
-    def __call__(self, scene: Any) -> dict[str, float]:
+    def __call__(self, view: Any) -> dict[str, float]:
         """One number for the history."""
-        scores = self.scores({"params": scene.state.params}, self.test.x)
+        scores = self.scores({"params": view.state.params}, self.test.x)
         return {"auc": hf.models.auc(scores, self.test.y)}
 
 

@@ -76,9 +76,9 @@ class Named:
         """As the one inside."""
         self.inner.check(model, params, clients)
 
-    def __call__(self, scene: Any) -> dict[str, float]:
+    def __call__(self, view: Any) -> dict[str, float]:
         """Accuracy of the next character."""
-        return {self.name: self.inner(scene)["accuracy"]}
+        return {self.name: self.inner(view)["accuracy"]}
 
 
 def read(folder: Path) -> tuple[list[bytes], bytes]:

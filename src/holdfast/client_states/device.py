@@ -1,4 +1,4 @@
-"""States on the device, where copying them to the host costs more than keeping them."""
+"""Client states on the device, where copying them to the host costs more than keeping them."""
 
 import functools
 

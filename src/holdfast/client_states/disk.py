@@ -1,4 +1,4 @@
-"""States on disk, in an LMDB database: as many clients as the disk holds, in bounded memory."""
+"""Client states on disk, in an LMDB database: as many clients as the disk holds, in bounded memory."""
 
 import itertools
 import shutil

@@ -1,4 +1,4 @@
-"""States in host memory."""
+"""Client states in host memory."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""States divided among the processes of a run."""
+"""Client states divided among the processes of a run."""
 
 import functools
 from typing import Any

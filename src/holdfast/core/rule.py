@@ -1,11 +1,11 @@
 r"""A method is a `Rule`: what it changes at the fixed moments of a round. Silence means FedAvg.
 
-    server   send     -> what to broadcast besides x
     both     init     -> what server and clients remember before the first round
     client   prepare  -> once, before its first round
+    server   send     -> what to broadcast besides x
     client   tilt     -> once a round: the local objective; then K local steps, one solver for everybody
     client   reply    -> what to upload besides delta: all that travels
-      wire   encode => ... => decode
+      wire   encode => ... => receive, decode
     server   hear     -> what to make of ONE reply; averaged uniformly; sees no client state and no data
     client   settle   -> its new state, from what the server hears
     server   step     -> what to add to x, and its new state

@@ -41,7 +41,7 @@ def _batches(n: int) -> Iterator[np.ndarray]:
 
 def _masked_sums(model: Model, params: Tree, batch: Tree, keep: jax.Array) -> dict[str, jax.Array]:
     values = model.measure(params, batch)
-    return {name: jnp.sum(jnp.where(keep, v, 0)) for name, v in values.items()}
+    return {name: jnp.sum(jnp.where(keep, v, jnp.zeros_like(v))) for name, v in values.items()}
 
 
 _sums = jax.jit(_masked_sums, static_argnums=0)
