@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -253,6 +254,23 @@ def test_the_ledger_counts_what_a_shared_norm_takes():
     # Without anything that moves rows not sent, the norm is the client's own.
     alone = hf.algorithms.fedavg()
     assert bytes_of_a_round(alone) == bytes_of_a_round(alone, clip=0.2)
+
+
+def test_a_leaf_that_ends_like_a_table_is_none():
+    def init(key, examples):
+        return {"table": jnp.ones((ITEMS, 2)), "context": {"table": jnp.ones((3, 2))}}
+
+    def loss(params, batch):
+        return jnp.sum((params["table"][batch.y] - 0.5) ** 2, axis=1) + jnp.sum(
+            params["context"]["table"] ** 2
+        )
+
+    model = hf.Model(init, loss, tables=(hf.Table("table", ("y",)),))
+    small, full = (
+        hf.simulate(hf.algorithms.scaffold(), model, viewers(), hf.Local(0.1), 2, select=select)
+        for select in (True, False)
+    )
+    assert largest_difference(small.params, full.params) < 1e-6
 
 
 def test_two_tables_with_different_rows_in_one_field_are_refused():

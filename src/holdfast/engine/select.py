@@ -63,15 +63,33 @@ class SmallTables:
         return self.model.losses(params, batch._replace(**positions), key)
 
 
-def _per_table(tables: Tables, change: Callable[..., Any], u: Tree, *others: Tree) -> Tree:
-    """Change the leaves that belong to a table, wherever a rule keeps something shaped like the model."""
-    leaves, definition = flatten(u)
-    beside = [tree.leaves(other) for other in others]
-    for k, name in enumerate(paths(u)):
-        for i, table in enumerate(tables):
-            if name == table.leaf or name.endswith("/" + table.leaf):
+@dataclasses.dataclass(frozen=True)
+class TableLeaves:
+    """Which leaves belong to tables, wherever a rule keeps something shaped like the model."""
+
+    tables: Tables
+    names: tuple[str, ...]  # of the model's leaves
+
+    def table(self, name: str) -> int | None:
+        """The number of the table that a leaf of this name is; None if it is none.
+
+        Inside a rule's state a name has words before it, so the longest name of the model counts: with
+        leaves `emb` and `user/emb`, `0/user/emb` is the second.
+        """
+        known = [n for n in self.names if name == n or name.endswith("/" + n)]
+        mine = max(known, key=len, default=None)
+        leaves = [table.leaf for table in self.tables]
+        return leaves.index(mine) if mine in leaves else None
+
+    def map(self, change: Callable[..., Any], u: Tree, *others: Tree) -> Tree:
+        """`change(table, leaf, *leaves of others)` for the leaves that belong to one."""
+        leaves, definition = flatten(u)
+        beside = [tree.leaves(other) for other in others]
+        for k, name in enumerate(paths(u)):
+            i = self.table(name)
+            if i is not None:
                 leaves[k] = change(i, leaves[k], *(b[k] for b in beside))
-    return definition.unflatten(leaves)
+        return definition.unflatten(leaves)
 
 
 class _Plane(NamedTuple):
@@ -104,6 +122,7 @@ class SelectedRound:
     def __call__(self, shared: Shared, mine: Algorithm, state: ClientState, slot: Slot) -> Reply:
         assert slot.table_rows is not None
         rows = slot.table_rows
+        of_tables = TableLeaves(self.tables, tuple(paths(shared.x)))
         sizes = [leaf.shape[0] for leaf in table_leaves(self.tables, shared.x)]
 
         def cut(i: int, leaf: Any) -> Any:
@@ -122,9 +141,7 @@ class SelectedRound:
         def without_sent(i: int, leaf: Any) -> Any:
             return leaf.at[rows[i]].set(jnp.zeros((), leaf.dtype), mode="drop")
 
-        x, msg, small_state = (
-            _per_table(self.tables, cut, u) for u in (shared.x, shared.msg, state)
-        )
+        x, msg, small_state = (of_tables.map(cut, u) for u in (shared.x, shared.msg, state))
         small = dataclasses.replace(
             shared, model=SmallTables(shared.model, self.tables, rows), x=x, msg=msg
         )
@@ -136,19 +153,19 @@ class SelectedRound:
             x=shared.x, msg=shared.msg, mine=state.rule, grad=of_all[1], loss=of_all[0]
         )
         whole_tilt = mine.rule.tilt(whole_at)
-        unsent = _Unsent(self.tables, shared, whole_tilt, without_sent)
+        unsent = _Unsent(of_tables, shared, whole_tilt, without_sent)
         y, path, moved = unsent.solve(grad, x, tilt, slot.steps)
         key = client_key(shared.key, slot.client, Purpose.WIRE)
         reply = after_training(mine, small_state, at, tilt, y, path, key)
-        delta, upload = _per_table(self.tables, spread, reply.coded)
+        delta, upload = of_tables.map(spread, reply.coded)
         if moved is not None:
-            delta = _per_table(self.tables, lambda i, d, m: d + m, delta, moved)
+            delta = of_tables.map(lambda i, d, m: d + m, delta, moved)
         heard_at = whole_at._replace(path=path).heard_by_server()
-        new_state = _per_table(self.tables, put, reply.state, state)
+        new_state = of_tables.map(put, reply.state, state)
         if tree.leaves(state.latest):
             begun = shared.x if whole_tilt.start is None else whole_tilt.start
             latest = begun if moved is None else tree.map(jnp.add, begun, moved)
-            latest = _per_table(self.tables, put, y, latest)
+            latest = of_tables.map(put, y, latest)
             new_state = new_state._replace(latest=latest)
         return Reply(
             (delta, upload),
@@ -163,7 +180,7 @@ class SelectedRound:
 class _Unsent:
     """The rows of one client's round that were not sent, and how they move."""
 
-    tables: Tables
+    leaves: TableLeaves
     shared: Shared
     tilt: Tilt  # on whole tables
     without_sent: Callable[[int, Any], Any]
@@ -186,8 +203,8 @@ class _Unsent:
     def _only_tables(self, u: Tree) -> Tree:
         """Zero but for the rows of tables that were not sent."""
         nothing = tree.map(jnp.zeros_like, u)
-        unsent = _per_table(self.tables, self.without_sent, u)
-        return _per_table(self.tables, lambda i, _, rest: rest, nothing, unsent)
+        unsent = self.leaves.map(self.without_sent, u)
+        return self.leaves.map(lambda i, _, rest: rest, nothing, unsent)
 
     def _turning(
         self, grad: Callable[[Any, Tree], Tree], x: Tree, tilt: Tilt, count: Any
@@ -196,7 +213,7 @@ class _Unsent:
         steps = self.shared.steps
         start = self.shared.x if self.tilt.start is None else self.tilt.start
         linear = _filled(self.tilt.linear, self.shared.x)
-        where = table_positions(self.tables, self.shared.x)
+        where = table_positions(self.leaves.tables, self.shared.x)
         ends = [
             (
                 self.without_sent(i, tree.leaves(start)[k]),
@@ -306,6 +323,7 @@ class Selection:
         self.used = [self._used(table, clients) for table in model.tables]
         self.capacity = [max(map(len, used)) for used in self.used]
         self.client_round = SelectedRound(self.tables)
+        self._leaves = TableLeaves(self.tables, tuple(paths(params)))
         bits = [8 * leaf.dtype.itemsize for leaf in table_leaves(self.tables, params)]
         # Down: length of the linear term, and where the rows began in two coordinates. Up: where they end.
         self.bits_down = 3 * sum(bits) if shares_norm else 0
@@ -339,4 +357,4 @@ class Selection:
         def cut(i: int, leaf: Any) -> Any:
             return jax.ShapeDtypeStruct((len(self.used[i][client]), *leaf.shape[1:]), leaf.dtype)
 
-        return _per_table(self.tables, cut, shapes)
+        return self._leaves.map(cut, shapes)
