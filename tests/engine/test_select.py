@@ -256,21 +256,24 @@ def test_the_ledger_counts_what_a_shared_norm_takes():
     assert bytes_of_a_round(alone) == bytes_of_a_round(alone, clip=0.2)
 
 
-def test_a_leaf_that_ends_like_a_table_is_none():
+def test_two_tables_of_one_field_and_a_leaf_that_ends_like_a_table():
     def init(key, examples):
-        return {"table": jnp.ones((ITEMS, 2)), "context": {"table": jnp.ones((3, 2))}}
+        context = {"table": jnp.ones((3, 2))}
+        return {"table": jnp.ones((ITEMS, 2)), "bias": jnp.ones(ITEMS), "context": context}
 
     def loss(params, batch):
-        return jnp.sum((params["table"][batch.y] - 0.5) ** 2, axis=1) + jnp.sum(
-            params["context"]["table"] ** 2
-        )
+        away = jnp.sum((params["table"][batch.y] - 0.5) ** 2, axis=1)
+        rest = jnp.sum(params["context"]["table"] ** 2)
+        return away + params["bias"][batch.y] ** 2 + rest
 
-    model = hf.Model(init, loss, tables=(hf.Table("table", ("y",)),))
+    tables = (hf.Table("table", ("y",)), hf.Table("bias", ("y",)))
+    model = hf.Model(init, loss, tables=tables)
     small, full = (
         hf.simulate(hf.algorithms.scaffold(), model, viewers(), hf.Local(0.1), 2, select=select)
         for select in (True, False)
     )
     assert largest_difference(small.params, full.params) < 1e-6
+    assert small.ledger.total < 0.5 * full.ledger.total
 
 
 def test_two_tables_with_different_rows_in_one_field_are_refused():
