@@ -114,16 +114,18 @@ class Run:
 
     def personal(self, client: int) -> Tree:
         """The model one client would use."""
-        return self.simulation.personal(self.state, client)
+        return self.view.personal(client)
 
     def adapted(self, client: int, local: Local) -> Tree:
         """The model one client would use after local steps of its own, as meta-learning does."""
-        return self.simulation.adapted(self.personal(client), client, local)
+        view = self.view
+        return view.adapted(view.personal(client), client, local)
 
     def personal_all(self) -> Tree:
         """Every client's own model, along a leading axis; of one without data, the server's."""
         sizes = self.simulation.setup.clients.sizes
-        models = [self.personal(i) if n else self.params for i, n in enumerate(sizes)]
+        personal = self.view.personal
+        models = [personal(i) if n else self.params for i, n in enumerate(sizes)]
         return tree.map(lambda *leaves: np.stack(leaves), *models)
 
 

@@ -170,11 +170,12 @@ class Simulation:
     def view(self, state: RunState) -> EvaluationView:
         """What evaluators look at."""
         setup, t = self.setup, state.round
+        now = hyper.at_round(setup.algorithm, t)
         return EvaluationView(
             model=self.experiment.model,
             state=state,
             weights=self._weights,
-            personal=lambda client: self.personal(state, client),
+            personal=lambda client: self._personal(now, state, client),
             adapted=self.adapted,
             coming_cohort=lambda: self.planner(t).clients,
             data_of=lambda clients: self.feed(setup.batches, t, clients, 1),
@@ -200,9 +201,8 @@ class Simulation:
             rows = np.arange(server.size) if few is None else self.server.gradient_rows(t)
         return ServerData(server.objective, self.server.examples, rows)
 
-    def personal(self, state: RunState, client: int) -> Tree:
-        """The model one client would use."""
-        now = hyper.at_round(self.setup.algorithm, state.round)
+    def _personal(self, now: Algorithm, state: RunState, client: int) -> Tree:
+        """The model one client would use; `now` is the algorithm with the state's round's numbers."""
         mine = self.preparer.state_of(state.client_states, client).rule
         server = state.server.rule
         return personal.compiled_deployed_model(now, state.params, server, mine, client)
