@@ -100,16 +100,6 @@ class _Round(NamedTuple):
     inputs: RoundInputs
     placement: Placement
 
-    @classmethod
-    def next(cls, case: Case, done: int) -> "_Round":
-        """The round after so many."""
-        simulation = Simulation(case.experiment)
-        state = simulation.begin()
-        for _ in range(done):
-            state = simulation.advance(state)
-        plan = simulation.planner(state.round)
-        return cls(simulation, state, simulation.inputs(state, plan), plan.placement)
-
     def changed(self, order: Any = None, **slots: Any) -> "_Round":
         """With other values in its slots, or the slots in another order."""
         inputs = dataclasses.replace(self.inputs, slots=self.inputs.slots._replace(**slots))
@@ -123,6 +113,18 @@ class _Round(NamedTuple):
     def run(self, engine: Any = None) -> RoundResult:
         """Its result, compiled unless another engine is given."""
         return (engine or CompiledEngine()).round(0, self.inputs, self.placement)
+
+
+# Several checks look at the same round of a case.
+@functools.lru_cache(maxsize=2)
+def _next_round(case: Case, done: int) -> _Round:
+    """The round after so many."""
+    simulation = Simulation(case.experiment)
+    state = simulation.begin()
+    for _ in range(done):
+        state = simulation.advance(state)
+    plan = simulation.planner(state.round)
+    return _Round(simulation, state, simulation.inputs(state, plan), plan.placement)
 
 
 def _tiny_clients() -> Clients:
@@ -208,7 +210,7 @@ def _check_types(case: Case) -> None:
     """Models and states keep their types through a round, in 32 and 64 bits."""
     for bits, wide in (("float32", False), ("float32", True), ("float64", True)):
         with jax.enable_x64(wide):
-            _, state, inputs, _ = _Round.next(_in_bits(case, bits), 0)
+            _, state, inputs, _ = _next_round(_in_bits(case, bits), 0)
             # Types are known without compiling, let alone running.
             result = jax.eval_shape(federated_round, inputs)
             for what, before, after in (
@@ -241,7 +243,7 @@ def _in_bits(case: Case, bits: str) -> Case:
 
 def _check_order(case: Case) -> None:
     """In which order a cohort's clients are visited does not matter."""
-    given = _Round.next(case, 1)
+    given = _next_round(case, 1)
     back = np.arange(len(given.inputs.slots.client))[::-1]
     there, here = given.changed(order=back).run(), given.run()
     _require_close(there[:2], here[:2], "results of two orders")
@@ -251,7 +253,7 @@ def _check_order(case: Case) -> None:
 
 def _short_round(case: Case) -> _Round:
     """The second round with one or two steps a client: what is not compiled takes its time."""
-    given = _Round.next(case, 1)
+    given = _next_round(case, 1)
     steps = given.inputs.slots.steps
     few = np.minimum(steps, 1 + np.arange(len(steps)) % 2).astype(steps.dtype)
     return given.changed(steps=few)
@@ -319,7 +321,7 @@ def _visit_all(shared: Shared, states: ClientState, slots: Slot) -> Reply:
 
 def _check_bytes(case: Case) -> None:
     """Clients reached only through bytes, side by side, give the same round; the ledger counts them."""
-    given = _Round.next(case, 1)
+    given = _next_round(case, 1)
     simulation, state, inputs, _ = given
     compiled = given.run()
     algorithm, key = inputs.algorithm, inputs.key
