@@ -65,3 +65,18 @@ def test_the_rules_inside_are_found_in_the_fields():
     rule = hf.Chain((hf.Masked(hf.rules.ControlVariate(), [True]), hf.rules.Proximal(0.1)))
     names = [type(part).__name__ for part in parts_of(rule)]
     assert names == ["Chain", "Masked", "ControlVariate", "Proximal"]
+
+
+def test_what_rules_said_before_they_had_traits_is_refused():
+    with pytest.raises(hf.HoldfastError, match=r"Quiet: `quiet` is no longer .* `traits`"):
+
+        class Quiet(hf.Rule):
+            def quiet(self, clients):
+                return np.ones(clients, bool)
+
+    with pytest.raises(hf.HoldfastError, match="`prepares` is no longer"):
+
+        class Prepares(hf.Rule):
+            @property
+            def prepares(self):
+                return True

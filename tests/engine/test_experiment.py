@@ -29,6 +29,7 @@ def test_an_experiment_and_its_arguments_are_the_same_run():
     assert same_bits(runs[0].params, runs[1].params)
     assert same_bits(runs[0].params, next(states).params)
     assert runs[0].experiment is ONE
+    assert same_bits(runs[0].params, hf.simulate(ONE, 2).params)
 
 
 def test_a_sweep_takes_one():
@@ -49,7 +50,9 @@ def test_settings_are_the_fields_with_a_default():
         (lambda: hf.simulate(ONE, rounds=1, seed=2), "an Experiment and `seed` are given"),
         (lambda: hf.simulate(ONE, hf.models.mlp([4], 3), rounds=1), "and `model` are given"),
         (lambda: hf.simulate(ONE.algorithm, rounds=1), "`model` is missing"),
-        (lambda: hf.simulate(ONE), "rounds=None; give a whole number"),
+        (lambda: hf.simulate(ONE), "`rounds` is missing"),
+        (lambda: hf.sweep(ONE, rounds=1, ovr={"rule.mu": [1]}), "did you mean `over`"),
+        (lambda: hf.sweep(ONE, rounds=1, over={"rule.mu": [1]}, seeds=2), "has seed 3, and seeds"),
         (lambda: hf.simulate(ONE, rounds=1, chekpoint="x"), "did you mean `checkpoint`"),
         (lambda: hf.rounds(ONE, stat=None), "did you mean `start`"),
         (lambda: hf.sweep(ONE, rounds=1, over={"rule.mu": [1]}, seed=1), "give seeds="),
@@ -82,3 +85,15 @@ def test_the_users_algorithm_is_left_alone():
 def test_calling_the_protocol_makes_the_default_engine():
     assert hf.Engine(width=2) == hf.CompiledEngine(width=2)
     assert isinstance(hf.Engine(), hf.CompiledEngine)
+
+
+def test_data_that_was_changed_in_place_is_the_data_of_the_next_run():
+    clients = tiny_clients(dtype=np.float64)
+    plain = (ONE.algorithm, ONE.model, clients, ONE.local)
+    before = hf.simulate(*plain, 1).params
+    clients.examples.y[:] = 0
+    assert not same_bits(hf.simulate(*plain, 1).params, before)
+    given = hf.Experiment(*plain)
+    before = hf.simulate(given, 1).params
+    clients.examples.y[:] = 1
+    assert not same_bits(hf.simulate(given, 1).params, before)

@@ -9,6 +9,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.core import hyper
+from holdfast.engine import select_trial
 from holdfast.engine.setup import checked
 from holdfast.engine.simulation import Simulation
 from holdfast.record.ledger import Entry
@@ -206,6 +207,16 @@ def test_the_average_of_clients_models_has_the_rows_not_sent():
 
 transfer_and_memory = hf.Chain((hf.rules.ControlVariate(), hf.rules.OneWayTransfer()))
 clipped = hf.Chain((hf.rules.OneWayTransfer(), hf.rules.AdaptiveClip(initial=0.1)))
+
+
+class Decaying(hf.Rule):
+    decay: hf.Hyper
+
+    def tilt(self, at):
+        return hf.Tilt(decay=self.decay)
+
+
+some_decay = hf.Chain((hf.rules.Dynamic(0.1), Decaying(hf.PerClient([0.0, 0.0, 0.0, 0.3]))))
 REFUSED = {
     "feddc": (hf.algorithms.feddc(0.1), {}, "what a client remembers of table rows"),
     "transfer beside control variates": (
@@ -218,7 +229,18 @@ REFUSED = {
         {"weight_decay": 0.1},
         "what a client remembers",
     ),
+    "feddyn with a little decay": (
+        hf.algorithms.feddyn(0.3),
+        {"weight_decay": 1e-4},
+        "what a client remembers",
+    ),
+    "feddyn with decay from round 1 on": (
+        hf.algorithms.feddyn(0.3),
+        {"weight_decay": lambda t: 0.0 if t == 0 else 0.1},
+        "what a client remembers",
+    ),
     "fedsplit": (hf.algorithms.fedsplit(0.5), {}, "what a client remembers"),
+    "one of four clients decays": (hf.Algorithm(some_decay), {}, "what a client remembers"),
     "one-way with Adam": (
         hf.algorithms.one_way_transfer(),
         {"optimizer": optax.adam},
@@ -243,6 +265,24 @@ def bytes_of_a_round(algorithm, **settings):
     simulation = Simulation(given)
     now = hyper.at_round(algorithm, 0)
     return Entry(1, (0, 1), *simulation.traffic.of_round(now, simulation.begin(), np.arange(2)))
+
+
+def test_what_the_server_does_for_a_client_must_be_finite_too():
+    def loss(params):
+        return jnp.sum(jnp.sqrt(params["table"] - 100.0))
+
+    server = hf.Server(loss, hf.Local(0.1, steps=1))
+    with pytest.raises(hf.RoundFailedError):
+        run(hf.algorithms.one_way_transfer(), True, server=server)
+
+
+def test_a_method_is_tried_out_in_a_program_that_is_kept():
+    select_trial._tried.clear_cache()
+    given = hf.Experiment(hf.algorithms.fedavg(), MODEL, viewers(), hf.Local(0.1), select=True)
+    checked(given)
+    known = select_trial._tried._cache_size()
+    checked(dataclasses.replace(given, seed=1))
+    assert select_trial._tried._cache_size() == known == 2
 
 
 def test_the_ledger_counts_what_a_shared_norm_takes():

@@ -165,3 +165,11 @@ def test_the_worst_tenth_is_the_highest_of_what_is_better_low():
     for name in ("error", "oddity"):
         assert last[f"validation_personal_{name}_worst_tenth"] == pytest.approx(1 - min(found))
     assert last["validation_personal_accuracy_worst_tenth"] == pytest.approx(min(found))
+
+
+def test_former_names_of_the_view_say_the_new_ones():
+    view = run(rounds=1).view
+    with pytest.raises(hf.HoldfastError, match=r"`last_model` is gone; use `view\.latest"):
+        view.last_model(0)
+    assert not hasattr(view, "experiment")
+    assert not hasattr(view, "colour")

@@ -358,7 +358,8 @@ class Masked(Wrapper):
 
         if isinstance(at, ServerView):
             return at._replace(x=cut(at.x), solve=_whole_model, grad=_whole_model)
-        return at._replace(x=cut(at.x), grad=_whole_model, y=cut(at.y), loss=_whole_model)
+        none: Any = None if at.grad is None else _whole_model
+        return at._replace(x=cut(at.x), grad=none, y=cut(at.y), loss=none)
 
     @property
     def traits(self) -> Traits:

@@ -17,7 +17,7 @@ import dataclasses
 import enum
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from jax import tree
@@ -41,27 +41,23 @@ Gradient: TypeAlias = Callable[[Tree], Tree]
 T = TypeVar("T")
 
 
-def _no_data(*_: Tree) -> NoReturn:
-    raise HoldfastError("rule: there is no data here to take a loss or a gradient of.")
-
-
 class ClientView(NamedTuple):
     """All that code running on one client may look at."""
 
     x: Tree  # the model received
     msg: Tree  # what this rule's `send` broadcast
     mine: Tree  # this rule's own state on this client
-    grad: (
-        Gradient  # z -> gradient over all local data, after the local steps that of the tilted loss
-    )
+    # z -> gradient over all local data, after the local steps that of the tilted loss.
+    grad: Gradient
     weight: Number = 1.0  # n_i / mean(n)
     path: Number = 0.0  # sum of the step sizes taken, known after the local steps
     y: Tree = None  # the local model, known after the local steps
-    loss: Loss = _no_data  # z -> mean loss at z over all local data
+    # z -> mean loss at z over all local data; like `grad`, None where there is no data.
+    loss: Loss = None  # type: ignore[assignment]
 
     def heard_by_server(self) -> "ClientView":
         """The same reply as the server sees it: no client state, no data, no local model."""
-        return self._replace(mine=None, grad=_no_data, y=None, loss=_no_data)
+        return self._replace(mine=None, grad=None, y=None, loss=None)  # type: ignore[arg-type]
 
 
 class ServerView(NamedTuple):
@@ -72,8 +68,9 @@ class ServerView(NamedTuple):
     share: Number = 1.0  # |S| / N
     heads: Number = 0.0  # |S|, known after the replies
     # (start, tilt) -> (moved, path): local steps on the server's own data.
-    solve: Callable[..., tuple[Tree, Number]] = _no_data
-    grad: Gradient = _no_data  # z -> stochastic gradient at z on the server's own data
+    solve: Callable[..., tuple[Tree, Number]] = None  # type: ignore[assignment]
+    # z -> stochastic gradient at z on the server's own data; None, like `solve`, if it has none.
+    grad: Gradient = None  # type: ignore[assignment]
     weight: Number = 1.0  # n_0 / mean(n)
 
 
@@ -152,6 +149,14 @@ class Need(enum.Enum):
 
 
 MOMENTS = ("init", "prepare", "send", "tilt", "reply", "hear", "settle", "step")
+
+
+# Members that rules had before they had traits.
+_FORMER = ("unsent", "quiet", "doubt", "plain_leaves", "parts", "prepares", "hears_uploads")
+
+
+def _properties(cls: type) -> set[str]:
+    return {name for name, value in vars(cls).items() if isinstance(value, property)}
 
 
 def _none(clients: int) -> np.ndarray:
@@ -238,6 +243,14 @@ class Rule(Struct):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        former = [
+            name for name in _FORMER if callable(vars(cls).get(name)) or name in _properties(cls)
+        ]
+        if former:
+            raise HoldfastError(
+                f"{cls.__name__}: `{former[0]}` is no longer a function of a rule; what others must know of "
+                f"it is in its `traits` (hf.Traits)."
+            )
         own = [vars(base) for base in cls.__mro__ if base is not Rule and issubclass(base, Rule)]
         cls.defines = frozenset(name for name in MOMENTS if any(name in body for body in own))
 

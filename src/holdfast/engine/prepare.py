@@ -24,6 +24,7 @@ class Preparer:
 
     def __init__(self, setup: Setup, feed: Feed) -> None:
         self._setup, self._feed = setup, feed
+        self._traits = setup.algorithm.rule.traits
         self._found: dict[int, ClientState] = {}
 
     def cohort(
@@ -31,9 +32,8 @@ class Preparer:
     ) -> ClientState:
         """States of a cohort, those of clients in their first round prepared."""
         setup = self._setup
-        traits = setup.algorithm.rule.traits
         fresh = (clients >= 0) & ~known.has(clients)
-        if not traits.prepares or not fresh.any():
+        if not self._traits.prepares or not fresh.any():
             return states
         slots, examples = self._feed(setup.batches, t, clients, 1)
         # What a client prepares is a function of its data and of where the run began, not of when
@@ -53,7 +53,7 @@ class Preparer:
         return states._replace(rule=found)
 
     def _warn(self, clients: np.ndarray, fresh: np.ndarray, states: Any) -> None:
-        doubt_of = self._setup.algorithm.rule.traits.doubt
+        doubt_of = self._traits.doubt
         new = np.flatnonzero(fresh)
         doubts = {
             int(clients[slot]): doubt
@@ -71,7 +71,7 @@ class Preparer:
 
     def state_of(self, known: ClientStates, client: int) -> ClientState:
         """One client's state as it would enter the next round, also if it never took part."""
-        if client in known.touched or not self._setup.algorithm.rule.traits.prepares:
+        if client in known.touched or not self._traits.prepares:
             return known[client]
         if self._setup.clients.sizes[client] == 0:
             raise HoldfastError(

@@ -5,7 +5,7 @@ slot, with which examples) and hands an engine one value, `RoundInputs`; the eng
 `federated_round` or the halves it is made of, and hands back a `RoundResult`.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -21,8 +21,9 @@ class Placement(NamedTuple):
     execution: Execution
 
 
+@runtime_checkable
 class Engine(Protocol):
-    """Runs rounds. What it must keep, and `hf.testing` checks:
+    """Runs rounds. What it must keep:
 
     - `round` is a function of its inputs alone. The same inputs give the same bits, and the sums of
       replies are taken along the leaves of `placement`, so that bits do not depend on devices.

@@ -41,7 +41,7 @@ from holdfast.core.rule import Tilt, per_leaf
 from holdfast.data.clients import Clients
 from holdfast.errors import HoldfastError
 from holdfast.models.model import Model, Table
-from holdfast.trees import Tree, flatten, paths, scale
+from holdfast.trees import Tree, finite, flatten, paths, scale
 
 Tables = tuple[Table, ...]
 
@@ -167,13 +167,10 @@ class SelectedRound:
             latest = begun if moved is None else tree.map(jnp.add, begun, moved)
             latest = of_tables.map(put, y, latest)
             new_state = new_state._replace(latest=latest)
-        return Reply(
-            (delta, upload),
-            mine.rule.hear(delta, upload, heard_at),
-            new_state,
-            path,
-            reply.finite,
-        )
+        heard = mine.rule.hear(delta, upload, heard_at)
+        # What the server did in the client's stead is looked at too.
+        sound = jnp.logical_and(reply.finite, finite((delta, heard, new_state)))
+        return Reply((delta, upload), heard, new_state, path, sound)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """An experiment, checked: everything that can be refused is refused here, before the first round."""
 
 import dataclasses
-import weakref
 from typing import Any
 
 import jax
@@ -45,7 +44,6 @@ class Setup:
     storage: Storage
     batches: BatchPlanner
     params: Tree
-    shown: Tree  # what a model may look at before the run
     engine: Engine
     selection: Selection | None
     template: Template
@@ -92,11 +90,11 @@ def _checked(given: Experiment) -> Setup:
     fits = choose.fits_on_a_device(clients, storage)
     _check_data(given.model, batches, fits)
     cohort.check(batches.able, len(clients))
-    shown = _shown(clients) if fits else tree.map(lambda a: jax.device_put(a[:1]), clients.examples)
-    params = _initial_params(given, clients, shown)
+    examples = shown(clients, storage)
+    params = _initial_params(given, examples)
     first = draw(cohort, batches, given.seed, 0)
     engine = given.engine or choose.choose_engine(params, batches, first)
-    _check_loss(given.model, params, shown, batches.batch_size, engine)
+    _check_loss(given.model, params, examples, batches.batch_size, engine)
     server_local = None
     if given.server is not None:
         given.server.check(given.model, params)
@@ -106,7 +104,7 @@ def _checked(given: Experiment) -> Setup:
     for evaluator in evaluators:
         evaluator.check(given.model, params, len(given.clients))
     now = hyper.at_round(algorithm, 0)
-    selection = _selection(given, now, clients, params) if given.select else None
+    selection = _selection(given, algorithm, clients, params) if given.select else None
     keeps_latest = any(e.keeps_last_models for e in evaluators)
     begun = template(now, params, keeps_latest)
     now.check_wire(begun.payload, len(clients), isinstance(cohort, Everyone))
@@ -119,7 +117,6 @@ def _checked(given: Experiment) -> Setup:
         storage,
         batches,
         params,
-        shown,
         engine,
         selection,
         begun,
@@ -127,17 +124,21 @@ def _checked(given: Experiment) -> Setup:
     )
 
 
-def _selection(given: Experiment, now: Algorithm, clients: Clients, params: Tree) -> Selection:
-    if not now.wire.lossless:
+def _selection(
+    given: Experiment, algorithm: Algorithm, clients: Clients, params: Tree
+) -> Selection:
+    if not algorithm.wire.lossless:
         raise HoldfastError(
-            f"select: the wire {type(now.wire).__name__} changes replies, which travel in rows; use "
+            f"select: the wire {type(algorithm.wire).__name__} changes replies, which travel in rows; use "
             f"hf.Wire().",
             about=("algorithm", "wire"),
         )
     # Refuses a model without tables before the method is tried out on them.
     Selection(given.model, clients, params)
     server = None if given.server is None else given.server.local
-    shares_norm = select_trial.check(now, params, given.local, server, given.model.tables)
+    shares_norm = select_trial.check(
+        algorithm, params, given.local, server, given.model.tables, len(clients)
+    )
     return Selection(given.model, clients, params, shares_norm)
 
 
@@ -155,21 +156,17 @@ def _check_data(model: Model, batches: BatchPlanner, fits: bool) -> None:
         )
 
 
-# What several runs on the same clients share: examples on a device, initial parameters.
-_ON_DEVICE: "weakref.WeakKeyDictionary[Clients, Tree]" = weakref.WeakKeyDictionary()
+def shown(clients: Clients, storage: Storage) -> Tree:
+    """What a model may look at before the run: the examples on a device, or the first of very many."""
+    fits = choose.fits_on_a_device(clients, storage)
+    return tree.map(lambda a: jax.device_put(a if fits else a[:1]), clients.examples)
 
 
-def _shown(clients: Clients) -> Tree:
-    if clients not in _ON_DEVICE:
-        _ON_DEVICE[clients] = tree.map(jax.device_put, clients.examples)
-    return _ON_DEVICE[clients]
-
-
-def _initial_params(given: Experiment, clients: Clients, shown: Tree) -> Tree:
+def _initial_params(given: Experiment, examples: Tree) -> Tree:
     key = jax.random.fold_in(jax.random.key(given.seed), Purpose.INIT)
     if given.params is None:
-        return given.model.init(key, shown)
-    wanted = jax.eval_shape(given.model.init, key, shown)
+        return given.model.init(key, examples)
+    wanted = jax.eval_shape(given.model.init, key, examples)
     params = jax.device_put(given.params)
     if describe_shapes(params) != describe_shapes(wanted):
         raise HoldfastError(
@@ -180,11 +177,11 @@ def _initial_params(given: Experiment, clients: Clients, shown: Tree) -> Tree:
     return params
 
 
-def _check_loss(model: Model, params: Tree, shown: Tree, rows: int, engine: Engine) -> None:
-    batch = tree.map(lambda a: jax.ShapeDtypeStruct((rows, *a.shape[1:]), a.dtype), shown)
+def _check_loss(model: Model, params: Tree, examples: Tree, rows: int, engine: Engine) -> None:
+    batch = tree.map(lambda a: jax.ShapeDtypeStruct((rows, *a.shape[1:]), a.dtype), examples)
     key = jax.random.key(0)
     if isinstance(engine, DebugEngine):
-        repeated = tree.map(lambda a: a[:1].repeat(rows, axis=0), shown)
+        repeated = tree.map(lambda a: a[:1].repeat(rows, axis=0), examples)
         losses = model.losses(params, repeated, key)
     else:
         try:

@@ -162,7 +162,14 @@ def simulate(
             of `hf.Experiment`.
     """
     own = ("rounds", "start", "checkpoint", "progress", "on_round")
+    # `simulate(experiment, 10)`: the second argument is not a model then.
+    if isinstance(algorithm, Experiment) and isinstance(model, int) and rounds is None:
+        model, rounds = None, model
     given = described("simulate", algorithm, model, clients, local, settings, own)
+    if rounds is None:
+        raise HoldfastError(
+            "simulate: `rounds` is missing; give how many, rounds=100.", about=("rounds",)
+        )
     if not isinstance(rounds, int | np.integer) or rounds < 0:
         raise HoldfastError(
             f"simulate: rounds={rounds!r}; give a whole number of at least 0.", about=("rounds",)

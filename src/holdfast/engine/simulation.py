@@ -22,7 +22,7 @@ from holdfast.engine.experiment import Experiment
 from holdfast.engine.plan import RoundPlan, RoundPlanner, draw
 from holdfast.engine.prepare import Preparer
 from holdfast.engine.server import ServerPlanner
-from holdfast.engine.setup import checked
+from holdfast.engine.setup import checked, shown
 from holdfast.engine.traffic import Traffic
 from holdfast.errors import HoldfastError, RoundFailedError
 from holdfast.evaluate.protocol import EvaluationView, ServerData
@@ -46,7 +46,7 @@ class Simulation:
         self.experiment, self.params = experiment, setup.params
         first = draw(setup.cohort, setup.batches, experiment.seed, 0)
         self.feed = choose.choose_feed(
-            setup.clients, setup.storage, setup.engine, first, setup.shown
+            setup.clients, setup.storage, setup.engine, first, shown(setup.clients, setup.storage)
         )
         self.planner = RoundPlanner(
             setup.algorithm,

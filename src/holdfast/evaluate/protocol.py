@@ -1,16 +1,28 @@
 """What an evaluator is, and what it may look at. Below the engine, which calls it."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 import jax
 import numpy as np
 
 from holdfast.core.local import Local
 from holdfast.core.round import ServerLoss, Slot
+from holdfast.errors import HoldfastError
 from holdfast.models.model import Model
 from holdfast.record.state import RunState
 from holdfast.trees import Tree
+
+# What an evaluator could reach when it was given the whole run, and what has it now.
+_FORMER = {
+    "last_model": "view.latest(client)",
+    "algorithm": "view.personal(client)",
+    "experiment": "view.personal, view.adapted, view.data_of or view.coming_cohort",
+}
+
+
+class RenamedError(HoldfastError, AttributeError):
+    """Something that is called otherwise now."""
 
 
 class ServerData(NamedTuple):
@@ -39,6 +51,11 @@ class EvaluationView(NamedTuple):
     server_data: Callable[[], ServerData | None]
     # Of the coming round.
     key: jax.Array
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in _FORMER:
+            raise RenamedError(f"view: `{name}` is gone; use `{_FORMER[name]}`.")
+        raise AttributeError(name)
 
     def latest(self, client: int) -> Tree:
         """The model this client trained last; there if an evaluator asked for it."""

@@ -33,7 +33,7 @@ def sweep(
     local: Local | None = None,
     rounds: int | None = None,
     *,
-    over: Mapping[str, Sequence[Any]],
+    over: Mapping[str, Sequence[Any]] | None = None,
     seeds: int | Sequence[int] = 1,
     how: Literal["grid", "paired"] = "grid",
     checkpoint: Checkpoint | str | Path | None = None,
@@ -86,7 +86,12 @@ def sweep(
     if not isinstance(rounds, int | np.integer) or rounds < 0:
         raise HoldfastError(f"sweep: rounds={rounds!r}; give a whole number of at least 0.")
     chosen = _seeds(seeds)
-    points = _points(over, how)
+    if isinstance(algorithm, Experiment) and algorithm.seed not in chosen:
+        raise HoldfastError(
+            f"sweep: the experiment has seed {algorithm.seed}, and seeds are {list(chosen)}; give "
+            f"seeds=[{algorithm.seed}, ...], or an experiment with one of them."
+        )
+    points = _points(over or {}, how)
     store = Checkpoint(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
     swept: list[list[Experiment]] = []
     for point in points:
