@@ -331,9 +331,10 @@ def _check_bytes(case: Case) -> None:
     broadcast, so_far = (opened.x, opened.msg), opened.aggregate
     x, msg = tree.map(jnp.asarray, from_bytes(to_bytes(broadcast), broadcast))
     dtype = so_far.weight.dtype
-    names = ("weight", "delta_weight", "heard_weight")
-    weights: Any = {name: np.asarray(getattr(inputs.slots, name), dtype) for name in names}
-    slots = inputs.slots._replace(**weights)
+    given_slots = inputs.slots
+    weights = (given_slots.weight, given_slots.delta_weight, given_slots.heard_weight)
+    weight, delta, heard = tree.map(lambda w: np.asarray(w, dtype), weights)
+    slots = given_slots._replace(weight=weight, delta_weight=delta, heard_weight=heard)
     shared = Shared(inputs.model, algorithm, inputs.steps, x, msg, inputs.examples, key)
     replies = _visit_all(shared, inputs.client_states, slots)
     what = "client states side by side and in one program"

@@ -77,12 +77,12 @@ class Slot(NamedTuple):
     steps: Array  # K_i local steps; 0 means that the slot is empty
     batches: Array  # (largest K, batch) rows
     pages: Array  # (pages, batch) all of the client's rows, for gradients over all its data
-    page_count: Number
-    delta_weight: Array  # of its delta in their mean
-    heard_weight: Array  # of what is heard of it in their mean, 1 on average
-    table_rows: tuple[Array, ...] | None = (
-        None  # for federated select, the table rows this client uses
-    )
+    page_count: Array
+    # Of its delta, and of what is heard of it, in their means; None is 1 and costs no product.
+    delta_weight: Array | None = None
+    heard_weight: Array | None = None
+    # For federated select, the table rows this client uses.
+    table_rows: tuple[Array, ...] | None = None
 
 
 class ServerWork(NamedTuple):
@@ -270,9 +270,9 @@ def prepare_cohort(inputs: Preparation) -> Tree:
 
 def _in_type(slots: Slot, dtype: Any) -> Slot:
     """Weights in the type of the model."""
-    weights = (slots.weight, slots.delta_weight, slots.heard_weight)
-    weight, delta_weight, heard_weight = (jnp.asarray(w).astype(dtype) for w in weights)
-    return slots._replace(weight=weight, delta_weight=delta_weight, heard_weight=heard_weight)
+    given = (slots.weight, slots.delta_weight, slots.heard_weight)
+    weight, delta, heard = tree.map(lambda w: jnp.asarray(w).astype(dtype), given)
+    return slots._replace(weight=weight, delta_weight=delta, heard_weight=heard)
 
 
 def before_training(
@@ -422,7 +422,8 @@ def accept(
     """Server: add a reply if it is finite. The client's state changes only then."""
     accepted = jnp.logical_and(slot.steps > 0, reply.finite)
     head = accepted.astype(so_far.heads.dtype)
-    weight, heard_weight = head * slot.delta_weight, head * slot.heard_weight
+    weight = head if slot.delta_weight is None else head * slot.delta_weight
+    heard_weight = head if slot.heard_weight is None else head * slot.heard_weight
     # The select keeps a non-finite reply out of the sum: 0 x nan would still be nan.
     received = mine.wire.receive(reply.coded)
     received = axpy(weight, select(accepted, received, zeros(so_far.received)), so_far.received)

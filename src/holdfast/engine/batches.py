@@ -109,8 +109,6 @@ class BatchPlanner:
             batches=rows,
             pages=all_rows.reshape(slots, -1, batch),
             page_count=(-(-sizes // batch)).astype(np.int32),
-            delta_weight=np.ones(slots),
-            heard_weight=np.ones(slots),
         )
 
     def _order(

@@ -78,8 +78,12 @@ class RoundPlanner:
     def _weighed(self, ids: np.ndarray, position: np.ndarray, slots: Slot) -> Slot:
         weighting = self.algorithm.weighting
         delta, heard = weights.of_cohort(weighting, self.batches, self.cohort, ids, self.dtype)
-        empty = position < 0
+        alike = heard is None and weighting == "uniform"
+
+        def of_slots(each: np.ndarray) -> np.ndarray:
+            return np.where(position < 0, self.dtype.type(0), each[position])
+
         return slots._replace(
-            delta_weight=np.where(empty, self.dtype.type(0), delta[position]),
-            heard_weight=np.where(empty, self.dtype.type(0), heard[position]),
+            delta_weight=None if alike else of_slots(delta),
+            heard_weight=None if heard is None else of_slots(heard),
         )

@@ -21,14 +21,14 @@ def of_clients(weighting: Weighting, planner: BatchPlanner) -> np.ndarray:
 
 def of_cohort(
     weighting: Weighting, planner: BatchPlanner, cohort: Cohort, ids: np.ndarray, dtype: Any = float
-) -> tuple[np.ndarray, np.ndarray]:
-    """For these clients, in this order: weights of deltas, and of what is heard.
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """For these clients, in this order: weights of deltas, and of what is heard (None: all the same).
 
     Several populations are weighed against each other here and nowhere else.
     """
     own = of_clients(weighting, planner)[ids]
     if not isinstance(cohort, JoinedCohort):
-        return own.astype(dtype), np.ones(len(ids), dtype)
+        return own.astype(dtype), None
     # In the order of the clients, not of the slots: a sum's bits should not tell how many devices.
     order = np.argsort(ids)
     votes = np.empty(len(ids))
