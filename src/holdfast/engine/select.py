@@ -26,7 +26,7 @@ from jax import tree
 
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.keys import Purpose, client_key
-from holdfast.core.local import Steps, solve
+from holdfast.core.local import StepGradient, Steps, solve
 from holdfast.core.round import (
     ClientState,
     HasLoss,
@@ -41,7 +41,7 @@ from holdfast.core.rule import Tilt, per_leaf
 from holdfast.data.clients import Clients
 from holdfast.errors import HoldfastError
 from holdfast.models.model import Model, Table
-from holdfast.trees import Tree, finite, flatten, paths, scale
+from holdfast.trees import Number, Tree, finite, flatten, paths, scale
 
 Tables = tuple[Table, ...]
 
@@ -183,8 +183,8 @@ class _Unsent:
     without_sent: Callable[[int, Any], Any]
 
     def solve(
-        self, grad: Callable[[Any, Tree], Tree], x: Tree, tilt: Tilt, count: Any
-    ) -> tuple[Tree, Any, Tree]:
+        self, grad: StepGradient, x: Tree, tilt: Tilt, count: Number
+    ) -> tuple[Tree, Number, Tree]:
         """The client's local steps on its own rows; and the move of all others, None if there is none."""
         steps = self.shared.steps
         turned = _turns(steps, tilt)
@@ -204,8 +204,8 @@ class _Unsent:
         return self.leaves.map(lambda i, _, rest: rest, nothing, unsent)
 
     def _turning(
-        self, grad: Callable[[Any, Tree], Tree], x: Tree, tilt: Tilt, count: Any
-    ) -> tuple[Tree, Any, Tree]:
+        self, grad: StepGradient, x: Tree, tilt: Tilt, count: Number
+    ) -> tuple[Tree, Number, Tree]:
         """Rows not sent take part by their coordinates, as one more parameter of each table."""
         steps = self.shared.steps
         start = self.shared.x if self.tilt.start is None else self.tilt.start
@@ -301,14 +301,9 @@ def _refuse_shared_fields(tables: Tables) -> None:
 
 
 class Selection:
-    """Which rows of which tables each client's data uses.
+    """Which rows of which tables each client's data uses."""
 
-    `shares_norm` says that a client's clip depends on rows it was not sent.
-    """
-
-    def __init__(
-        self, model: Model, clients: Clients, params: Tree, shares_norm: bool = False
-    ) -> None:
+    def __init__(self, model: Model, clients: Clients, params: Tree) -> None:
         if not model.tables:
             raise HoldfastError(
                 "select: the model declares no tables; give hf.Model(tables=(hf.Table(...),)).",
@@ -321,10 +316,21 @@ class Selection:
         self.capacity = [max(map(len, used)) for used in self.used]
         self.client_round = SelectedRound(self.tables)
         self._leaves = TableLeaves(self.tables, tuple(paths(params)))
-        bits = [8 * leaf.dtype.itemsize for leaf in table_leaves(self.tables, params)]
-        # Down: length of the linear term, and where the rows began in two coordinates. Up: where they end.
-        self.bits_down = 3 * sum(bits) if shares_norm else 0
-        self.bits_up = 2 * sum(bits) if shares_norm else 0
+        self._number_bits = sum(
+            8 * leaf.dtype.itemsize for leaf in table_leaves(self.tables, params)
+        )
+        # Whether a client's clip depends on rows it was not sent; known once the method was tried out.
+        self.shares_norm = False
+
+    @property
+    def bits_down(self) -> int:
+        """For a shared norm: length of the linear term, and where the rows began in two coordinates."""
+        return 3 * self._number_bits if self.shares_norm else 0
+
+    @property
+    def bits_up(self) -> int:
+        """For a shared norm: where they end."""
+        return 2 * self._number_bits if self.shares_norm else 0
 
     @staticmethod
     def _used(table: Table, clients: Clients) -> list[np.ndarray]:

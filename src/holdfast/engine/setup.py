@@ -47,9 +47,6 @@ class Setup:
     engine: Engine
     selection: Selection | None
     template: Template
-    keeps_latest: (
-        bool  # clients remember the model they trained last, since an evaluator asks for it
-    )
 
     def identity(self) -> dict[str, str]:
         """What makes this run this run, in words."""
@@ -105,22 +102,20 @@ def _checked(given: Experiment) -> Setup:
         evaluator.check(given.model, params, len(given.clients))
     now = hyper.at_round(algorithm, 0)
     selection = _selection(given, algorithm, clients, params) if given.select else None
-    keeps_latest = any(e.keeps_last_models for e in evaluators)
-    begun = template(now, params, keeps_latest)
+    begun = template(now, params, any(e.keeps_last_models for e in evaluators))
     now.check_wire(begun.payload, len(clients), isinstance(cohort, Everyone))
     return Setup(
-        given,
-        algorithm,
-        clients,
-        cohort,
-        evaluators,
-        storage,
-        batches,
-        params,
-        engine,
-        selection,
-        begun,
-        keeps_latest,
+        experiment=given,
+        algorithm=algorithm,
+        clients=clients,
+        cohort=cohort,
+        evaluators=evaluators,
+        storage=storage,
+        batches=batches,
+        params=params,
+        engine=engine,
+        selection=selection,
+        template=begun,
     )
 
 
@@ -133,13 +128,12 @@ def _selection(
             f"hf.Wire().",
             about=("algorithm", "wire"),
         )
-    # Refuses a model without tables before the method is tried out on them.
-    Selection(given.model, clients, params)
+    selection = Selection(given.model, clients, params)
     server = None if given.server is None else given.server.local
-    shares_norm = select_trial.check(
+    selection.shares_norm = select_trial.check(
         algorithm, params, given.local, server, given.model.tables, len(clients)
     )
-    return Selection(given.model, clients, params, shares_norm)
+    return selection
 
 
 def _check_data(model: Model, batches: BatchPlanner, fits: bool) -> None:
