@@ -17,6 +17,7 @@ from holdfast.models.images import augmented
 from holdfast.models.linear import least_squares, logistic_regression
 from holdfast.models.model import GeneralisedLinear, Model, Predictor, Table, classifier
 from holdfast.models.recurrent import GRU, LSTM, gru, lstm
+from holdfast.models.regularised import regularised
 from holdfast.models.resnet import ResNet, resnet8, resnet18
 from holdfast.models.vgg import VGG, vgg11
 
@@ -54,6 +55,7 @@ __all__ = [
     "max_pool",
     "mlp",
     "mlp_regression",
+    "regularised",
     "resnet8",
     "resnet18",
     "softmax_regression",

@@ -21,6 +21,7 @@ from holdfast.models.model import (
     regression_metrics,
 )
 from holdfast.models.product import Dense
+from holdfast.models.regularised import check_l2, regularised
 from holdfast.trees import Tree
 
 
@@ -54,12 +55,13 @@ def _hidden_layers(x: jax.Array, widths: tuple[int, ...]) -> jax.Array:
 
 
 @explain_arguments
-def mlp(hidden: Sequence[int], classes: int) -> Model:
-    """A multilayer perceptron on flattened inputs.
+def mlp(hidden: Sequence[int], classes: int, l2: float = 0.0) -> Model:
+    r"""A multilayer perceptron on flattened inputs.
 
     Args:
         hidden: width of each hidden layer, called `hidden_0`, `hidden_1`, ...
         classes: number of classes, the width of the layer `classifier`.
+        l2: $\lambda$ of a penalty $\tfrac{\lambda}{2} \|w\|^2$ of all parameters, part of the loss.
 
     Example:
         >>> import holdfast as hf
@@ -78,15 +80,23 @@ def mlp(hidden: Sequence[int], classes: int) -> Model:
             f"mlp: hidden={list(hidden)}, classes={classes}; give widths of at least 1 and 2 classes.",
             about=wrong,
         )
-    return classifier(MLP(tuple(hidden), classes), classes)
+    return regularised(classifier(MLP(tuple(hidden), classes), classes), check_l2(l2, "mlp"))
 
 
 @explain_arguments
-def softmax_regression(classes: int) -> Model:
-    """Multinomial logistic regression on flattened inputs: an MLP without hidden layers.
+def softmax_regression(classes: int, l2: float = 0.0) -> Model:
+    r"""Multinomial logistic regression on flattened inputs: an MLP without hidden layers.
+
+    With $u$ the logits of an example and $y$ its label,
+
+    $$ \ell = \log \sum_c e^{u_c} - u_y + \tfrac{\lambda}{2} \|w\|^2 $$
+
+    where $w$ are all parameters, biases too, so that the loss is $\lambda$-strongly convex. The metric
+    `loss` contains the penalty.
 
     Args:
         classes: number of classes, the width of the layer `classifier`.
+        l2: $\lambda$, not negative.
 
     Example:
         >>> import holdfast as hf
@@ -97,7 +107,7 @@ def softmax_regression(classes: int) -> Model:
         >>> sum(leaf.size for leaf in jax.tree.leaves(params))
         650
     """
-    return _softmax_regression(classes)
+    return regularised(_softmax_regression(classes), check_l2(l2, "softmax_regression"))
 
 
 @functools.lru_cache(maxsize=64)
@@ -108,17 +118,18 @@ def _softmax_regression(classes: int) -> Model:
 
 
 @explain_arguments
-def binary_mlp(hidden: Sequence[int]) -> Model:
+def binary_mlp(hidden: Sequence[int], l2: float = 0.0) -> Model:
     r"""A multilayer perceptron for labels 0 and 1, trained by sigmoid cross-entropy.
 
     With $s$ the logit of an example and $y$ its label,
 
     $$ \ell = -y \log \sigma(s) - (1 - y) \log\big(1 - \sigma(s)\big) $$
 
-    Logits, for instance for `auc`, are `BinaryMLP(hidden).apply({"params": params}, x)`.
+    Logits, for instance for `auc`, are `model.logits(params, examples)`.
 
     Args:
         hidden: width of each hidden layer, called `hidden_0`, `hidden_1`, ...
+        l2: $\lambda$ of a penalty $\tfrac{\lambda}{2} \|w\|^2$ of all parameters, part of the loss.
 
     Example:
         >>> import holdfast as hf
@@ -135,7 +146,7 @@ def binary_mlp(hidden: Sequence[int]) -> Model:
         raise HoldfastError(
             f"binary_mlp: hidden={list(hidden)}; give widths of at least 1.", about=("hidden",)
         )
-    return _binary(BinaryMLP(tuple(hidden)))
+    return regularised(_binary(BinaryMLP(tuple(hidden))), check_l2(l2, "binary_mlp"))
 
 
 @functools.lru_cache(maxsize=64)
@@ -163,7 +174,12 @@ def _binary(module: BinaryMLP) -> Model:
         lambda params, batch: jax.nn.sigmoid(_apply(module, params, batch)), binary_metrics
     )
     return dataclasses.replace(
-        two_logits, loss=loss, metrics=metrics, check=check, predictor=predictor
+        two_logits,
+        loss=loss,
+        metrics=metrics,
+        check=check,
+        predictor=predictor,
+        output=functools.partial(_apply, module),
     )
 
 
@@ -181,13 +197,14 @@ class RegressionMLP(nn.Module):
 
 
 @explain_arguments
-def mlp_regression(hidden: Sequence[int]) -> Model:
+def mlp_regression(hidden: Sequence[int], l2: float = 0.0) -> Model:
     r"""A multilayer perceptron with tanh that predicts one number, trained by squared error.
 
     $$ \ell = \tfrac12 (h(x) - y)^2 $$
 
     Args:
         hidden: width of each hidden layer, called `hidden_0`, `hidden_1`, ...
+        l2: $\lambda$ of a penalty $\tfrac{\lambda}{2} \|w\|^2$ of all parameters, part of the loss.
 
     Example:
         >>> import holdfast as hf
@@ -202,7 +219,8 @@ def mlp_regression(hidden: Sequence[int]) -> Model:
         raise HoldfastError(
             f"mlp_regression: hidden={list(hidden)}; give widths of at least 1.", about=("hidden",)
         )
-    return _regression(RegressionMLP(tuple(hidden)))
+    made = _regression(RegressionMLP(tuple(hidden)))
+    return regularised(made, check_l2(l2, "mlp_regression"))
 
 
 @functools.lru_cache(maxsize=64)
@@ -210,10 +228,17 @@ def _regression(module: RegressionMLP) -> Model:
     def loss(params: Tree, batch: Tree) -> jax.Array:
         return regression_metrics(_apply(module, params, batch), batch)["loss"]
 
-    predictor = Predictor(lambda params, batch: _apply(module, params, batch), regression_metrics)
+    output = functools.partial(_apply, module)
     # It begins as any module does.
     begun = classifier(module, classes=2)
-    return dataclasses.replace(begun, loss=loss, metrics=None, check=None, predictor=predictor)
+    return dataclasses.replace(
+        begun,
+        loss=loss,
+        metrics=None,
+        check=None,
+        predictor=Predictor(output, regression_metrics),
+        output=output,
+    )
 
 
 def _apply(module: nn.Module, params: Tree, batch: Tree) -> Any:

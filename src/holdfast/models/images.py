@@ -93,10 +93,12 @@ def augmented(
 
 @functools.lru_cache(maxsize=64)
 def _augmented(model: Model, flip: float, crop: int, crop_probability: float) -> Model:
-    def loss(params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
+    def loss(params: Tree, batch: Tree, key: jax.Array | None = None) -> jax.Array:
+        if key is None:
+            return model.loss(params, batch)
         change_key, loss_key = jax.random.split(key)
         changed = change(batch.x, change_key, flip, crop, crop_probability)
-        return model.losses(params, batch._replace(x=changed), loss_key)
+        return model.loss(params, batch._replace(x=changed), loss_key)
 
     def check(examples: Tree) -> None:
         check_images(examples.x, "augmented", 1)

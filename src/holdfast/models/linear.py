@@ -2,12 +2,10 @@
 
 import functools
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import tree
 
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.models.model import (
@@ -18,6 +16,7 @@ from holdfast.models.model import (
     design_matrix,
     regression_metrics,
 )
+from holdfast.models.regularised import check_l2, penalty
 from holdfast.trees import Tree
 
 
@@ -50,7 +49,7 @@ def logistic_regression(l2: float = 0.0, intercept: bool = True) -> Model:
     Reference: Gasanov, Khaled, Horváth and Richtárik, "FLIX: a simple and communication-efficient
     alternative to local methods in federated learning", 2022.
     """
-    return _logistic_regression(_not_negative(l2, "logistic_regression"), bool(intercept))
+    return _logistic_regression(check_l2(l2, "logistic_regression"), bool(intercept))
 
 
 @explain_arguments
@@ -74,7 +73,7 @@ def least_squares(l2: float = 0.0, intercept: bool = True) -> Model:
         >>> [round(loss, 2) for loss in losses.tolist()]
         [2.1, 0.1]
     """
-    return _least_squares(_not_negative(l2, "least_squares"), bool(intercept))
+    return _least_squares(check_l2(l2, "least_squares"), bool(intercept))
 
 
 @functools.lru_cache(maxsize=64)
@@ -85,7 +84,7 @@ def _logistic_regression(l2: float, intercept: bool) -> Model:
     def metrics(params: Tree, batch: Tree) -> dict[str, jax.Array]:
         u = _scores(params, batch)
         y = batch.y.astype(u.dtype)
-        losses = jax.nn.softplus(u) - y * u + _penalty(l2, params)
+        losses = jax.nn.softplus(u) - y * u + penalty(l2, params)
         correct = (u > 0) == (y == 1)
         return {"loss": losses, "accuracy": correct.astype(losses.dtype)}
 
@@ -105,6 +104,7 @@ def _logistic_regression(l2: float, intercept: bool) -> Model:
         name=f"logistic_regression(l2={l2}, intercept={intercept})",
         linear=GeneralisedLinear(design, max_curvature=0.25, min_curvature=0.0, l2=l2),
         predictor=Predictor(lambda p, batch: jax.nn.sigmoid(_scores(p, batch)), binary_metrics),
+        output=_scores,
     )
 
 
@@ -112,7 +112,7 @@ def _logistic_regression(l2: float, intercept: bool) -> Model:
 def _least_squares(l2: float, intercept: bool) -> Model:
     def loss(params: Tree, batch: Tree) -> jax.Array:
         u = _scores(params, batch)
-        return (u - batch.y.astype(u.dtype)) ** 2 / 2 + _penalty(l2, params)
+        return (u - batch.y.astype(u.dtype)) ** 2 / 2 + penalty(l2, params)
 
     def check(examples: Tree) -> None:
         _one_label_each(examples)
@@ -125,6 +125,7 @@ def _least_squares(l2: float, intercept: bool) -> Model:
         name=f"least_squares(l2={l2}, intercept={intercept})",
         linear=GeneralisedLinear(design, max_curvature=1.0, min_curvature=1.0, l2=l2),
         predictor=Predictor(_scores, regression_metrics),
+        output=_scores,
     )
 
 
@@ -142,10 +143,6 @@ def _scores(params: Tree, batch: Tree) -> jax.Array:
     return scores + params["intercept"] if "intercept" in params else scores
 
 
-def _penalty(l2: float, params: Tree) -> Any:
-    return l2 / 2 * sum(jnp.vdot(p, p) for p in tree.leaves(params)) if l2 else 0
-
-
 def _one_label_each(examples: Tree) -> np.ndarray:
     y = np.asarray(examples.y)
     if y.ndim != 1 or y.dtype.kind not in "biuf":
@@ -154,9 +151,3 @@ def _one_label_each(examples: Tree) -> np.ndarray:
             about=("data",),
         )
     return y
-
-
-def _not_negative(l2: float, owner: str) -> float:
-    if not 0 <= l2 < math.inf:
-        raise HoldfastError(f"{owner}: l2={l2}; give a number of at least 0.", about=("l2",))
-    return float(l2)

@@ -5,7 +5,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import flax.linen as nn
 import jax
@@ -86,22 +86,57 @@ def regression_metrics(numbers: jax.Array, batch: Tree) -> dict[str, jax.Array]:
     return {"loss": (numbers - batch.y.astype(numbers.dtype)) ** 2 / 2}
 
 
+@dataclasses.dataclass(frozen=True)
+class Loss:
+    """A loss that is called as `(params, batch, key=None)`, whether its function takes a key or not.
+
+    Without a key nothing is drawn, as in evaluation: a network drops no feature, an image stays as
+    it is. A function that cannot do without, because its `key` has no default, is not called.
+    """
+
+    function: Callable[..., jax.Array]
+
+    def __call__(self, params: Tree, batch: Tree, key: jax.Array | None = None) -> jax.Array:
+        if not takes_key(self.function, 3):
+            return self.function(params, batch)
+        if key is None and self.needs_key:
+            raise HoldfastError(
+                "loss: the model draws random numbers; give a key as third argument, such as "
+                "jax.random.key(0).",
+                about=("key",),
+            )
+        return self.function(params, batch, key)
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether the function has to be given a key."""
+        parameters = list(inspect.signature(self.function).parameters.values())
+        return len(parameters) >= 3 and parameters[2].default is inspect.Parameter.empty
+
+
 @explain_constructor
 @dataclasses.dataclass(frozen=True)
 class Model:
     """Any differentiable model.
 
+    `model.loss(params, batch, key=None)` is one value per example, whatever the model;
+    `model.logits(params, examples)` is what a network puts out and `model.predict(params, examples)`
+    what that says: probabilities of a classifier, numbers of a regression.
+
     Args:
         init: `(key, examples) -> params`.
         loss: `(params, batch) -> one value per example`, or `(params, batch, key)` if it draws
-            random numbers. One value per example, so that short batches are exact.
+            random numbers; with `key=None` as its default it is evaluated without. One value per
+            example, so that short batches are exact.
         metrics: `(params, batch) -> {name: one value per example}`; the loss alone unless given.
         check: raises `HoldfastError` for examples the model cannot take.
         name: what messages and checkpoints call it.
         tables: parameters of which a client needs only the rows its data uses (`hf.Table`).
         linear: how the loss depends on a linear function of the parameters, if it does. It says
             something about the model and changes nothing, so models that differ in it are equal.
-        predictor: what the model predicts and what is measured of that, for ensembles (`hf.flix.ensemble`).
+        predictor: what the model predicts and what is measured of that, for `predict` and for ensembles
+            (`hf.flix.ensemble`).
+        output: `(params, batch) -> one output per example`, for `logits`: before a softmax or sigmoid.
         greater_is_better: which way metrics are better that `hf.metrics` does not know by their names:
             True or False by name. Kept as sorted pairs, which have a hash.
 
@@ -145,24 +180,66 @@ class Model:
     predictor: Predictor | None = dataclasses.field(default=None, repr=False, compare=False)
     # Not in the repr, which checkpoints know a run by: a declaration changes no run.
     greater_is_better: Declared = dataclasses.field(default=None, repr=False)
+    output: Callable[[Tree, Tree], jax.Array] | None = dataclasses.field(
+        default=None, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "greater_is_better", directions(self.greater_is_better))
+        if not isinstance(self.loss, Loss):
+            object.__setattr__(self, "loss", Loss(self.loss))
 
     def __repr__(self) -> str:
         return f"Model({self.name})"
 
-    def losses(self, params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
-        """One loss per example."""
-        return (
-            self.loss(params, batch, key) if takes_key(self.loss, 3) else self.loss(params, batch)
-        )
+    def losses(self, params: Tree, batch: Tree, key: jax.Array | None = None) -> jax.Array:
+        """One loss per example: `loss` by the name that rounds know it by."""
+        return self.loss(params, batch, key)
 
     def measure(self, params: Tree, batch: Tree) -> dict[str, jax.Array]:
         """One value per example and metric."""
         if self.metrics is not None:
             return self.metrics(params, batch)
-        return {"loss": self.losses(params, batch, jax.random.key(0))}
+        loss = cast(Loss, self.loss)
+        return {"loss": loss(params, batch, jax.random.key(0) if loss.needs_key else None)}
+
+    def logits(self, params: Tree, examples: Tree) -> jax.Array:
+        """What the network puts out for each example: one logit per class, or a regression's number.
+
+        Example:
+            >>> import holdfast as hf
+            >>> import jax.numpy as jnp
+            >>> model = hf.models.logistic_regression(intercept=False)
+            >>> examples = hf.Examples(jnp.array([[1.0], [-2.0]]), jnp.array([1, 0]))
+            >>> model.logits({"weights": jnp.array([3.0])}, examples).tolist()
+            [3.0, -6.0]
+        """
+        if self.output is None:
+            raise HoldfastError(
+                f"logits: {self.name} does not say what it puts out; give "
+                f"hf.Model(output=lambda params, batch: ...).",
+                about=("output",),
+            )
+        return self.output(params, tree.map(jnp.asarray, examples))
+
+    def predict(self, params: Tree, examples: Tree) -> jax.Array:
+        """What the model predicts for each example: probabilities of classes, or a regression's number.
+
+        Example:
+            >>> import holdfast as hf
+            >>> import jax.numpy as jnp
+            >>> model = hf.models.logistic_regression(intercept=False)
+            >>> examples = hf.Examples(jnp.array([[0.0], [-2.0]]), jnp.array([1, 0]))
+            >>> model.predict({"weights": jnp.array([3.0])}, examples).round(4).tolist()
+            [0.5, 0.0024999999441206455]
+        """
+        if self.predictor is None:
+            raise HoldfastError(
+                f"predict: {self.name} does not say what it predicts; give "
+                f"hf.Model(predictor=hf.models.Predictor(predict, metrics)).",
+                about=("predictor",),
+            )
+        return self.predictor.predict(params, tree.map(jnp.asarray, examples))
 
 
 def design_matrix(examples: Tree, intercept: bool = True) -> np.ndarray:
@@ -236,7 +313,7 @@ def supervised(
             )
         return found
 
-    def loss(params: Tree, batch: Tree, key: jax.Array) -> jax.Array:
+    def loss(params: Tree, batch: Tree, key: jax.Array | None = None) -> jax.Array:
         return loss_of(scores(params, batch, key), batch.y)
 
     def metrics(params: Tree, batch: Tree) -> dict[str, jax.Array]:
@@ -273,6 +350,7 @@ def supervised(
         check,
         name,
         predictor=None if classes is None else predictor,
+        output=scores,
     )
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, cast
 
 import flax.linen as nn
 import jax
@@ -10,7 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from holdfast.errors import HoldfastError, explain_arguments, first_wrong
-from holdfast.models.model import Model, classifier, cross_entropy
+from holdfast.models.model import (
+    Model,
+    Predictor,
+    classifier,
+    cross_entropy,
+    probability_metrics,
+)
 from holdfast.models.recurrence import GRU_BY, LSTM_BY, Kernel, recurrence_by
 from holdfast.trees import Tree
 
@@ -141,13 +147,24 @@ def _gru(module: GRU, padding: int | None) -> Model:
     def loss(params: Tree, batch: Tree) -> jax.Array:
         return metrics(params, batch)["loss"]
 
+    def of_probabilities(found: jax.Array, batch: Tree) -> dict[str, jax.Array]:
+        flat = batch._replace(x=batch.x.reshape(-1), y=batch.y.reshape(-1))
+        each = probability_metrics(found.reshape(-1, module.vocabulary), flat)
+        return {
+            name: mean_over_positions(values.reshape(batch.y.shape), batch.y)
+            for name, values in each.items()
+        }
+
     def check(examples: Tree) -> None:
         for what, given in (("x", examples.x), ("y", examples.y)):
             _check_characters(what, np.asarray(given), module.vocabulary)
 
     # It begins and is called as any classifier; only its labels are many per example.
     one_label = classifier(module, module.vocabulary)
-    return dataclasses.replace(one_label, loss=loss, metrics=metrics, check=check)
+    predictor = Predictor(cast(Predictor, one_label.predictor).predict, of_probabilities)
+    return dataclasses.replace(
+        one_label, loss=loss, metrics=metrics, check=check, predictor=predictor
+    )
 
 
 def _check_characters(what: str, ids: np.ndarray, vocabulary: int) -> None:
