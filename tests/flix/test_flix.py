@@ -370,6 +370,23 @@ def test_clusters_share_an_optimum(x64):
     np.testing.assert_array_equal(run.personal(4)["weights"], shared.optima.x["weights"][4])
 
 
+def test_a_client_without_data_joins_a_group(x64):
+    clients, _ = random_quadratics(7)
+    with_empty = dataclasses.replace(clients, offsets=np.append(clients.offsets, 10))
+    optima = hf.flix.local_optima(QUADRATIC, with_empty, SEARCH)
+    assert np.isposinf(optima.gradient_norms[10])
+    labels = hf.flix.cluster(optima, groups=3)
+    np.testing.assert_array_equal(
+        labels[:10], hf.flix.cluster(Optima(optima.x[:10], np.zeros(10)), 3)
+    )
+    assert labels[10] == np.bincount(labels[:10]).argmax()
+    shared = hf.flix.cluster_optima(QUADRATIC, with_empty, labels, hf.Local(0.2, steps=1), rounds=2)
+    assert np.isfinite(shared.optima.x).all()
+    alone = np.append(labels[:10], 9)
+    with pytest.raises(hf.HoldfastError, match=r"group 9 has no data.*\(10\) the label of another"):
+        hf.flix.cluster_optima(QUADRATIC, with_empty, alone, hf.Local(0.2, steps=1), rounds=1)
+
+
 CASES = {
     "alpha": (lambda: hf.algorithms.flix(1.5), r"Flix: alpha=1\.5; give numbers in \[0, 1\]"),
     "alpha of one": (
@@ -395,7 +412,7 @@ CASES = {
     ),
     "groups": (
         lambda: hf.flix.cluster(Optima(np.zeros((2, 1)), np.zeros(2)), groups=3),
-        r"groups=3; give a number in 1\.\.2",
+        r"groups=3; give a whole number in 1\.\.2",
     ),
     "tolerance": (lambda: hf.solvers.LBFGS(tolerance=0.0), r"tolerance=0\.0; give a gradient norm"),
     "biased": (

@@ -1,8 +1,10 @@
 """The compiled engine: a whole round is one program, spread over devices."""
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -152,6 +154,25 @@ _compiled_preparation = jax.jit(prepare_cohort)
 def compiled_programs() -> int:
     """How many rounds have been compiled in this process, in any shapes and on any devices."""
     return int(_compiled_round._cache_size())  # type: ignore[attr-defined]
+
+
+def _compiled_preparations() -> int:
+    return int(_compiled_preparation._cache_size())  # type: ignore[attr-defined]
+
+
+class CompileTime:
+    """The seconds that calls took in which a program was compiled: they return once it runs."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[None]:
+        """Around a call of an engine."""
+        known, began = compiled_programs() + _compiled_preparations(), time.perf_counter()
+        yield
+        if compiled_programs() + _compiled_preparations() > known:
+            self.seconds += time.perf_counter() - began
 
 
 @functools.lru_cache(maxsize=8)

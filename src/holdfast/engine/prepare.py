@@ -11,6 +11,7 @@ from holdfast.client_states.states import ClientStates
 from holdfast.core import hyper
 from holdfast.core.keys import Purpose
 from holdfast.core.round import ClientState, Preparation
+from holdfast.engine.compiled import CompileTime
 from holdfast.engine.feeds import Feed
 from holdfast.engine.setup import Setup
 from holdfast.errors import HoldfastError, HoldfastWarning
@@ -26,6 +27,8 @@ class Preparer:
         self._setup, self._feed = setup, feed
         self._traits = setup.algorithm.rule.traits
         self._found: dict[int, ClientState] = {}
+        # Where the time goes that compiling takes: to the round, which prepares its cohort.
+        self.compiling = CompileTime()
 
     def cohort(
         self, t: int, known: ClientStates, clients: np.ndarray, states: ClientState
@@ -48,7 +51,8 @@ class Preparer:
             fresh=fresh,
             key=jax.random.fold_in(jax.random.key(setup.experiment.seed), Purpose.PREPARE),
         )
-        found = setup.engine.prepare(t, inputs)
+        with self.compiling.watch():
+            found = setup.engine.prepare(t, inputs)
         self._warn(clients, fresh, jax.device_get(found))
         return states._replace(rule=found)
 

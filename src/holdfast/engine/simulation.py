@@ -17,7 +17,7 @@ from holdfast.core.keys import round_key
 from holdfast.core.local import Local
 from holdfast.core.round import RoundInputs
 from holdfast.engine import choose, personal, weights
-from holdfast.engine.compiled import compiled_programs
+from holdfast.engine.compiled import CompileTime
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.plan import RoundPlan, RoundPlanner, draw
 from holdfast.engine.prepare import Preparer
@@ -131,14 +131,12 @@ class Simulation:
         """The state after one more round."""
         began, t = time.perf_counter(), state.round
         plan, now = self.planner(t), hyper.at_round(self.setup.algorithm, state.round)
-        left_out, compiling = 0, 0.0
+        left_out, compiling = 0, CompileTime()
         if len(plan.ids):
+            self.preparer.compiling = compiling
             inputs = self.inputs(state, plan, now)
-            known, called = compiled_programs(), time.perf_counter()
-            result = self.setup.engine.round(t, inputs, plan.placement)
-            # A call returns once there is a program, and it runs.
-            if compiled_programs() > known:
-                compiling = time.perf_counter() - called
+            with compiling.watch():
+                result = self.setup.engine.round(t, inputs, plan.placement)
             # While it runs, the next round is planned.
             self.planner(t + 1)
             # Waits for the round to be over.
@@ -156,14 +154,14 @@ class Simulation:
         cohort = tuple(int(i) for i in plan.ids)
         entry = Entry(t + 1, cohort, *self.traffic.of_round(now, state, plan.ids))
         state = dataclasses.replace(state, round=t + 1, ledger=state.ledger.record(entry))
-        seconds = time.perf_counter() - began - compiling
+        seconds = time.perf_counter() - began - compiling.seconds
         record = {"round": t + 1, **self._evaluate(state)} | {
             "bytes_down": entry.bytes_down,
             "bytes_up": entry.bytes_up,
             "clients": len(plan.ids),
             "left_out": left_out,
             "seconds": seconds,
-            "compile_seconds": compiling,
+            "compile_seconds": compiling.seconds,
         }
         return dataclasses.replace(state, history=state.history.record(record))
 

@@ -27,7 +27,8 @@ class Shared(NamedTuple):
 def cluster(optima: Optima, groups: int, seed: int = 0) -> np.ndarray:
     """Group clients whose optima are near each other, by k-means: one label per client.
 
-    To know which optima are near, somebody must see them: each client sends its own once.
+    To know which optima are near, somebody must see them: each client sends its own once. A client
+    without data has none, and joins the largest group.
 
     Args:
         optima: `hf.flix.local_optima`.
@@ -44,11 +45,24 @@ def cluster(optima: Optima, groups: int, seed: int = 0) -> np.ndarray:
     from sklearn.cluster import KMeans
 
     points = optima.flat()
-    if not 1 <= groups <= len(points):
+    # Clients without data have no optimum that could be near to anything.
+    able = ~np.isposinf(optima.gradient_norms)
+    if not np.isfinite(points[able]).all():
+        wrong = int(np.flatnonzero(able)[~np.isfinite(points[able]).all(axis=1)][0])
         raise HoldfastError(
-            f"cluster: groups={groups}; give a number in 1..{len(points)}.", about=("groups",)
+            f"cluster: the optimum of client {wrong} is not finite; find it with a smaller step.",
+            about=("optima",),
         )
-    return KMeans(groups, n_init=10, random_state=seed).fit_predict(points)
+    whole = isinstance(groups, int | np.integer)
+    if not (whole and 1 <= groups <= able.sum()):
+        raise HoldfastError(
+            f"cluster: groups={groups}; give a whole number in 1..{able.sum()}, the clients that have data.",
+            about=("groups",),
+        )
+    found = KMeans(int(groups), n_init=10, random_state=seed).fit_predict(points[able])
+    labels = np.full(len(points), np.bincount(found).argmax())
+    labels[able] = found
+    return labels
 
 
 @explain_arguments
@@ -99,6 +113,12 @@ def cluster_optima(
     for label in np.unique(groups):
         members = np.flatnonzero(groups == label)
         own = clients.subset(members)
+        if not own.sizes.any():
+            raise HoldfastError(
+                f"cluster_optima: group {label} has no data, so it can train no model; give its clients "
+                f"({', '.join(map(str, members[:5]))}) the label of another group.",
+                about=("labels",),
+            )
         run = simulate(method, model, own, local, rounds, seed=seed, params=params, progress=False)
         travelled += run.ledger.total
         for i in members:
