@@ -19,7 +19,7 @@ from holdfast.errors import HoldfastError, did_you_mean
 
 # Arguments that come from elsewhere in the experiment, never from the file.
 _GIVEN = frozenset({"data", "labels"})
-_PYTHON_ONLY = frozenset({"by", "classifier", "augmented", "regularised"})
+_PYTHON_ONLY = frozenset({"by", "classifier", "augmented", "initialised", "regularised"})
 
 
 def _of(module: Any, *names: str) -> dict[str, Callable[..., Any]]:

@@ -14,6 +14,7 @@ from holdfast.models.dense import (
 )
 from holdfast.models.dual_encoder import DualEncoder, Spreadout, dual_encoder, spreadout
 from holdfast.models.images import augmented
+from holdfast.models.initial import initialised
 from holdfast.models.linear import least_squares, logistic_regression
 from holdfast.models.model import GeneralisedLinear, Model, Predictor, Table, classifier
 from holdfast.models.recurrent import GRU, LSTM, gru, lstm
@@ -49,6 +50,7 @@ __all__ = [
     "from_linen",
     "from_nnx",
     "gru",
+    "initialised",
     "least_squares",
     "logistic_regression",
     "lstm",

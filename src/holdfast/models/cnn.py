@@ -9,6 +9,7 @@ import jax
 from holdfast.errors import HoldfastError, explain_arguments, first_wrong
 from holdfast.models.convolution import Convolution, ConvolutionLayer, convolution_by
 from holdfast.models.images import image_classifier, pixels
+from holdfast.models.initial import Init, initialised
 from holdfast.models.model import Model
 
 Pool: TypeAlias = Literal["each", "last"]
@@ -54,6 +55,7 @@ def cnn(
     pool: Pool = "each",
     dropout: Sequence[float] = (0.0, 0.0),
     convolution: Convolution = "auto",
+    init: Init = "flax",
 ) -> Model:
     """A small convolutional network on images, by default FedDyn's for CIFAR.
 
@@ -77,6 +79,8 @@ def cnn(
         dropout: probability of dropping a feature after the convolutions, and after each dense
             layer. In evaluation nothing is dropped.
         convolution: `"patches"` (fast on a CPU), `"xla"`, or `"auto"` for what suits the backend.
+        init: how parameters begin: `"flax"`, `"torch"` (PyTorch's default) or `"zeros"`
+            (`hf.models.initialised`).
 
     Example:
         >>> import holdfast as hf
@@ -131,7 +135,7 @@ def cnn(
         (float(before), float(after)),
         convolution,
     )
-    return image_classifier(module, classes, _smallest(module))
+    return initialised(image_classifier(module, classes, _smallest(module)), init)
 
 
 def _smallest(module: CNN) -> int:

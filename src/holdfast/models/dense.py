@@ -11,6 +11,7 @@ import numpy as np
 import optax
 
 from holdfast.errors import HoldfastError, explain_arguments, first_wrong
+from holdfast.models.initial import Init, initialised
 from holdfast.models.model import (
     GeneralisedLinear,
     Model,
@@ -55,13 +56,15 @@ def _hidden_layers(x: jax.Array, widths: tuple[int, ...]) -> jax.Array:
 
 
 @explain_arguments
-def mlp(hidden: Sequence[int], classes: int, l2: float = 0.0) -> Model:
+def mlp(hidden: Sequence[int], classes: int, l2: float = 0.0, init: Init = "flax") -> Model:
     r"""A multilayer perceptron on flattened inputs.
 
     Args:
         hidden: width of each hidden layer, called `hidden_0`, `hidden_1`, ...
         classes: number of classes, the width of the layer `classifier`.
         l2: $\lambda$ of a penalty $\tfrac{\lambda}{2} \|w\|^2$ of all parameters, part of the loss.
+        init: how parameters begin: `"flax"`, `"torch"` (PyTorch's default) or `"zeros"`
+            (`hf.models.initialised`).
 
     Example:
         >>> import holdfast as hf
@@ -80,11 +83,12 @@ def mlp(hidden: Sequence[int], classes: int, l2: float = 0.0) -> Model:
             f"mlp: hidden={list(hidden)}, classes={classes}; give widths of at least 1 and 2 classes.",
             about=wrong,
         )
-    return regularised(classifier(MLP(tuple(hidden), classes), classes), check_l2(l2, "mlp"))
+    model = initialised(classifier(MLP(tuple(hidden), classes), classes), init)
+    return regularised(model, check_l2(l2, "mlp"))
 
 
 @explain_arguments
-def softmax_regression(classes: int, l2: float = 0.0) -> Model:
+def softmax_regression(classes: int, l2: float = 0.0, init: Init = "flax") -> Model:
     r"""Multinomial logistic regression on flattened inputs: an MLP without hidden layers.
 
     With $u$ the logits of an example and $y$ its label,
@@ -97,6 +101,8 @@ def softmax_regression(classes: int, l2: float = 0.0) -> Model:
     Args:
         classes: number of classes, the width of the layer `classifier`.
         l2: $\lambda$, not negative.
+        init: how parameters begin: `"flax"`, `"torch"` (PyTorch's default) or `"zeros"`
+            (`hf.models.initialised`).
 
     Example:
         >>> import holdfast as hf
@@ -107,7 +113,8 @@ def softmax_regression(classes: int, l2: float = 0.0) -> Model:
         >>> sum(leaf.size for leaf in jax.tree.leaves(params))
         650
     """
-    return regularised(_softmax_regression(classes), check_l2(l2, "softmax_regression"))
+    model = initialised(_softmax_regression(classes), init)
+    return regularised(model, check_l2(l2, "softmax_regression"))
 
 
 @functools.lru_cache(maxsize=64)
@@ -118,7 +125,7 @@ def _softmax_regression(classes: int) -> Model:
 
 
 @explain_arguments
-def binary_mlp(hidden: Sequence[int], l2: float = 0.0) -> Model:
+def binary_mlp(hidden: Sequence[int], l2: float = 0.0, init: Init = "flax") -> Model:
     r"""A multilayer perceptron for labels 0 and 1, trained by sigmoid cross-entropy.
 
     With $s$ the logit of an example and $y$ its label,
@@ -130,6 +137,8 @@ def binary_mlp(hidden: Sequence[int], l2: float = 0.0) -> Model:
     Args:
         hidden: width of each hidden layer, called `hidden_0`, `hidden_1`, ...
         l2: $\lambda$ of a penalty $\tfrac{\lambda}{2} \|w\|^2$ of all parameters, part of the loss.
+        init: how parameters begin: `"flax"`, `"torch"` (PyTorch's default) or `"zeros"`
+            (`hf.models.initialised`).
 
     Example:
         >>> import holdfast as hf
@@ -146,7 +155,8 @@ def binary_mlp(hidden: Sequence[int], l2: float = 0.0) -> Model:
         raise HoldfastError(
             f"binary_mlp: hidden={list(hidden)}; give widths of at least 1.", about=("hidden",)
         )
-    return regularised(_binary(BinaryMLP(tuple(hidden))), check_l2(l2, "binary_mlp"))
+    model = initialised(_binary(BinaryMLP(tuple(hidden))), init)
+    return regularised(model, check_l2(l2, "binary_mlp"))
 
 
 @functools.lru_cache(maxsize=64)
@@ -197,7 +207,7 @@ class RegressionMLP(nn.Module):
 
 
 @explain_arguments
-def mlp_regression(hidden: Sequence[int], l2: float = 0.0) -> Model:
+def mlp_regression(hidden: Sequence[int], l2: float = 0.0, init: Init = "flax") -> Model:
     r"""A multilayer perceptron with tanh that predicts one number, trained by squared error.
 
     $$ \ell = \tfrac12 (h(x) - y)^2 $$
@@ -205,6 +215,8 @@ def mlp_regression(hidden: Sequence[int], l2: float = 0.0) -> Model:
     Args:
         hidden: width of each hidden layer, called `hidden_0`, `hidden_1`, ...
         l2: $\lambda$ of a penalty $\tfrac{\lambda}{2} \|w\|^2$ of all parameters, part of the loss.
+        init: how parameters begin: `"flax"`, `"torch"` (PyTorch's default) or `"zeros"`
+            (`hf.models.initialised`).
 
     Example:
         >>> import holdfast as hf
@@ -219,8 +231,8 @@ def mlp_regression(hidden: Sequence[int], l2: float = 0.0) -> Model:
         raise HoldfastError(
             f"mlp_regression: hidden={list(hidden)}; give widths of at least 1.", about=("hidden",)
         )
-    made = _regression(RegressionMLP(tuple(hidden)))
-    return regularised(made, check_l2(l2, "mlp_regression"))
+    model = initialised(_regression(RegressionMLP(tuple(hidden))), init)
+    return regularised(model, check_l2(l2, "mlp_regression"))
 
 
 @functools.lru_cache(maxsize=64)

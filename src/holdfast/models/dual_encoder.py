@@ -10,6 +10,7 @@ import numpy as np
 
 from holdfast.core.struct import Struct, static
 from holdfast.errors import HoldfastError, explain_arguments, first_wrong
+from holdfast.models.initial import Init, initialised
 from holdfast.models.model import Model, Table
 from holdfast.trees import Tree
 
@@ -45,7 +46,9 @@ def _direction(vectors: jax.Array) -> jax.Array:
 
 
 @explain_arguments
-def dual_encoder(items: int = 3953, width: int = 16, margin: float = 0.9) -> Model:
+def dual_encoder(
+    items: int = 3953, width: int = 16, margin: float = 0.9, init: Init = "flax"
+) -> Model:
     r"""Predicts the next item from the previous ones, by the angle between two towers.
 
     With $E$ the table, $C$ the items of the context that are not padding and $y$ the next item,
@@ -64,6 +67,8 @@ def dual_encoder(items: int = 3953, width: int = 16, margin: float = 0.9) -> Mod
         items: rows of the table, the padding row included; by default those of MovieLens-1M.
         width: of the embeddings and of the context's layer.
         margin: $m$, the cosine from which on a pair costs nothing.
+        init: how parameters begin: `"flax"`, `"torch"` (PyTorch's default) or `"zeros"`
+            (`hf.models.initialised`).
 
     Metrics: `loss` and `recall_at_10`, whether the next item is among the 10 nearest to the
     context. Ties count against the model, so one whose items have all become equal gets nothing.
@@ -87,7 +92,7 @@ def dual_encoder(items: int = 3953, width: int = 16, margin: float = 0.9) -> Mod
             f"and a width of at least 1.",
             about=wrong,
         )
-    return _dual_encoder(items, width, margin)
+    return initialised(_dual_encoder(items, width, margin), init)
 
 
 @functools.lru_cache(maxsize=64)

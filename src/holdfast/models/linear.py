@@ -1,13 +1,16 @@
 """Logistic regression and least squares: convex, with constants that can be computed."""
 
+import dataclasses
 import functools
 import math
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.models.initial import Init, initialised
 from holdfast.models.model import (
     GeneralisedLinear,
     Model,
@@ -21,8 +24,8 @@ from holdfast.trees import Tree
 
 
 @explain_arguments
-def logistic_regression(l2: float = 0.0, intercept: bool = True) -> Model:
-    r"""Logistic regression for labels 0 and 1, on flattened inputs, from zero parameters.
+def logistic_regression(l2: float = 0.0, intercept: bool = True, init: Init = "zeros") -> Model:
+    r"""Logistic regression for labels 0 and 1, on flattened inputs.
 
     With $u = w^\top x + b$ for an example and $y$ its label,
 
@@ -34,6 +37,8 @@ def logistic_regression(l2: float = 0.0, intercept: bool = True) -> Model:
     Args:
         l2: $\lambda$, not negative.
         intercept: whether there is a $b$.
+        init: how parameters begin: `"zeros"`, `"torch"` (PyTorch's default) or `"flax"` (LeCun normal
+            weights, intercept 0).
 
     Example:
         >>> import holdfast as hf
@@ -49,12 +54,12 @@ def logistic_regression(l2: float = 0.0, intercept: bool = True) -> Model:
     Reference: Gasanov, Khaled, Horváth and Richtárik, "FLIX: a simple and communication-efficient
     alternative to local methods in federated learning", 2022.
     """
-    return _logistic_regression(check_l2(l2, "logistic_regression"), bool(intercept))
+    return _begun(_logistic_regression(check_l2(l2, "logistic_regression"), bool(intercept)), init)
 
 
 @explain_arguments
-def least_squares(l2: float = 0.0, intercept: bool = True) -> Model:
-    r"""Linear regression of one number per example, on flattened inputs, from zero parameters.
+def least_squares(l2: float = 0.0, intercept: bool = True, init: Init = "zeros") -> Model:
+    r"""Linear regression of one number per example, on flattened inputs.
 
     $$ \ell = \tfrac{1}{2} (w^\top x + b - y)^2 + \tfrac{\lambda}{2} \big(\|w\|^2 + b^2\big) $$
 
@@ -63,6 +68,8 @@ def least_squares(l2: float = 0.0, intercept: bool = True) -> Model:
     Args:
         l2: $\lambda$, not negative.
         intercept: whether there is a $b$.
+        init: how parameters begin: `"zeros"`, `"torch"` (PyTorch's default) or `"flax"` (LeCun normal
+            weights, intercept 0).
 
     Example:
         >>> import holdfast as hf
@@ -73,7 +80,7 @@ def least_squares(l2: float = 0.0, intercept: bool = True) -> Model:
         >>> [round(loss, 2) for loss in losses.tolist()]
         [2.1, 0.1]
     """
-    return _least_squares(check_l2(l2, "least_squares"), bool(intercept))
+    return _begun(_least_squares(check_l2(l2, "least_squares"), bool(intercept)), init)
 
 
 @functools.lru_cache(maxsize=64)
@@ -127,6 +134,23 @@ def _least_squares(l2: float, intercept: bool) -> Model:
         predictor=Predictor(_scores, regression_metrics),
         output=_scores,
     )
+
+
+@functools.lru_cache(maxsize=64)
+def _begun(model: Model, init: Init) -> Model:
+    """The model from another start than the zeros it has."""
+    if init == "zeros":
+        return model
+    if init != "flax":
+        return initialised(model, init)
+
+    def begin(key: jax.Array, examples: Tree) -> Tree:
+        zeros = model.init(key, examples)
+        weights = zeros["weights"]
+        drawn = nn.initializers.lecun_normal()(key, (weights.size, 1), jnp.float32)
+        return zeros | {"weights": drawn[:, 0].astype(weights.dtype)}
+
+    return dataclasses.replace(model, init=begin, name=f"initialised({model.name}, flax)")
 
 
 def _zeros(intercept: bool, key: jax.Array, examples: Tree) -> Tree:

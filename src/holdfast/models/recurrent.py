@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from holdfast.errors import HoldfastError, explain_arguments, first_wrong
+from holdfast.models.initial import Init, initialised
 from holdfast.models.model import (
     Model,
     Predictor,
@@ -69,6 +70,7 @@ def gru(
     width: int = 128,
     padding: int | None = None,
     kernel: Kernel = "auto",
+    init: Init = "flax",
 ) -> Model:
     r"""A gated recurrent unit that predicts the next character at every position.
 
@@ -93,6 +95,8 @@ def gru(
         padding: a character that is not counted where it is the one to predict.
         kernel: `"fused"` (fast on a CPU; no forward-mode derivative), `"scan"`, or `"auto"` for what
             suits the backend.
+        init: how parameters begin: `"flax"`, `"torch"` (PyTorch's default) or `"zeros"`
+            (`hf.models.initialised`).
 
     Example:
         >>> import holdfast as hf
@@ -122,7 +126,7 @@ def gru(
         )
     # Refuses what it does not know.
     recurrence_by(kernel, GRU_BY)
-    return _gru(GRU(vocabulary, embedding, width, kernel), padding)
+    return initialised(_gru(GRU(vocabulary, embedding, width, kernel), padding), init)
 
 
 @functools.lru_cache(maxsize=64)
@@ -225,6 +229,7 @@ def lstm(
     width: int = 100,
     layers: int = 2,
     kernel: Kernel = "auto",
+    init: Init = "flax",
 ) -> Model:
     r"""Stacked LSTMs that predict the character after a text, by default FedDyn's for Shakespeare.
 
@@ -249,6 +254,8 @@ def lstm(
         layers: number of LSTMs, one on top of the other.
         kernel: `"fused"` (fast on a CPU; no forward-mode derivative), `"scan"`, or `"auto"` for what
             suits the backend.
+        init: how parameters begin: `"flax"`, `"torch"` (PyTorch's default) or `"zeros"`
+            (`hf.models.initialised`).
 
     Example:
         >>> import holdfast as hf
@@ -275,7 +282,7 @@ def lstm(
         )
     # Refuses what it does not know.
     recurrence_by(kernel, LSTM_BY)
-    return _lstm(LSTM(vocabulary, embedding, width, layers, kernel))
+    return initialised(_lstm(LSTM(vocabulary, embedding, width, layers, kernel)), init)
 
 
 @functools.lru_cache(maxsize=64)

@@ -8,6 +8,7 @@ import jax
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.models.convolution import Convolution, convolution_by, max_pool
 from holdfast.models.images import image_classifier, pixels
+from holdfast.models.initial import Init, initialised
 from holdfast.models.model import Model
 
 Stem: TypeAlias = Literal["imagenet", "cifar"]
@@ -77,7 +78,7 @@ class ResNet(nn.Module):
 
 
 @explain_arguments
-def resnet8(classes: int, convolution: Convolution = "auto") -> Model:
+def resnet8(classes: int, convolution: Convolution = "auto", init: Init = "flax") -> Model:
     """ResNet-8 with two groups in each normalisation: FedPVR's smaller network.
 
     Three stages of one block with 16, 32 and 64 channels. Layers: `convolution_0`, `norm_0`,
@@ -90,6 +91,8 @@ def resnet8(classes: int, convolution: Convolution = "auto") -> Model:
     Args:
         classes: number of classes, the width of the layer `classifier`.
         convolution: `"patches"` (fast on a CPU), `"xla"`, or `"auto"` for what suits the backend.
+        init: how parameters begin: `"flax"`, `"torch"` (PyTorch's default) or `"zeros"`
+            (`hf.models.initialised`).
 
     Example:
         >>> import holdfast as hf
@@ -105,11 +108,13 @@ def resnet8(classes: int, convolution: Convolution = "auto") -> Model:
     "Group normalization", ECCV 2018; Li et al., "On the effectiveness of partial variance reduction
     in federated learning with heterogeneous data", CVPR 2023.
     """
-    return _resnet("resnet8", ResNet(classes, (16, 32, 64), 1, "cifar", convolution))
+    return _resnet("resnet8", ResNet(classes, (16, 32, 64), 1, "cifar", convolution), init)
 
 
 @explain_arguments
-def resnet18(classes: int, stem: Stem = "imagenet", convolution: Convolution = "auto") -> Model:
+def resnet18(
+    classes: int, stem: Stem = "imagenet", convolution: Convolution = "auto", init: Init = "flax"
+) -> Model:
     """ResNet-18 with two groups in each normalisation, as in FedDyn's code.
 
     Four stages of two blocks with 64, 128, 256 and 512 channels. Layers: `convolution_0`, `norm_0`,
@@ -124,6 +129,8 @@ def resnet18(classes: int, stem: Stem = "imagenet", convolution: Convolution = "
             quarter as high and wide, as FedDyn's code does on CIFAR too; `"cifar"` begins with a
             3 x 3 convolution, which keeps small images whole.
         convolution: `"patches"` (fast on a CPU), `"xla"`, or `"auto"` for what suits the backend.
+        init: how parameters begin: `"flax"`, `"torch"` (PyTorch's default) or `"zeros"`
+            (`hf.models.initialised`).
 
     Example:
         >>> import holdfast as hf
@@ -140,10 +147,10 @@ def resnet18(classes: int, stem: Stem = "imagenet", convolution: Convolution = "
     """
     if stem not in ("imagenet", "cifar"):
         raise HoldfastError(f"resnet18: stem={stem!r}; give imagenet or cifar.", about=("stem",))
-    return _resnet("resnet18", ResNet(classes, (64, 128, 256, 512), 2, stem, convolution))
+    return _resnet("resnet18", ResNet(classes, (64, 128, 256, 512), 2, stem, convolution), init)
 
 
-def _resnet(owner: str, module: ResNet) -> Model:
+def _resnet(owner: str, module: ResNet, init: Init) -> Model:
     if module.classes < 2:
         raise HoldfastError(
             f"{owner}: classes={module.classes}; give at least 2.", about=("classes",)
@@ -151,4 +158,4 @@ def _resnet(owner: str, module: ResNet) -> Model:
     # Refuses what it does not know.
     convolution_by(module.convolution)
     # Smaller ones would work, but what has 1 or 3 rows is an image with its channels first.
-    return image_classifier(module, module.classes, smallest=8)
+    return initialised(image_classifier(module, module.classes, smallest=8), init)

@@ -6,6 +6,7 @@ import jax
 from holdfast.errors import HoldfastError, explain_arguments, first_wrong
 from holdfast.models.convolution import Convolution, ConvolutionLayer, convolution_by
 from holdfast.models.images import image_classifier, pixels
+from holdfast.models.initial import Init, initialised
 from holdfast.models.model import Model
 
 
@@ -36,7 +37,9 @@ class VGG(nn.Module):
 
 
 @explain_arguments
-def vgg11(classes: int, dropout: float = 0.5, convolution: Convolution = "auto") -> Model:
+def vgg11(
+    classes: int, dropout: float = 0.5, convolution: Convolution = "auto", init: Init = "flax"
+) -> Model:
     """VGG-11 for small images, without normalisation: FedPVR's larger network.
 
     Eight convolutions `convolution_0` to `convolution_7` with 64, 128, 256, 256, 512, 512, 512 and
@@ -51,6 +54,8 @@ def vgg11(classes: int, dropout: float = 0.5, convolution: Convolution = "auto")
         classes: number of classes, the width of the layer `classifier`.
         dropout: probability of dropping a feature before `dense_0` and `dense_1` in training.
         convolution: `"patches"` (fast on a CPU), `"xla"`, or `"auto"` for what suits the backend.
+        init: how parameters begin: `"flax"`, `"torch"` (PyTorch's default) or `"zeros"`
+            (`hf.models.initialised`).
 
     Example:
         >>> import holdfast as hf
@@ -77,4 +82,4 @@ def vgg11(classes: int, dropout: float = 0.5, convolution: Convolution = "auto")
     convolution_by(convolution)
     blocks = ((64,), (128,), (256, 256), (512, 512), (512, 512))
     module = VGG(classes, blocks, (512, 512), float(dropout), convolution)
-    return image_classifier(module, classes, smallest=2 ** len(blocks))
+    return initialised(image_classifier(module, classes, smallest=2 ** len(blocks)), init)
