@@ -86,6 +86,27 @@ def test_with_one_step_parallel_training_equals_one_way_transfer():
         assert largest_difference(parallel.params, one_way.params) < 1e-6
 
 
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {"clip": 0.05},
+        {"weight_decay": 0.3},
+        {"clip": lambda t: 0.03 * (t + 1), "weight_decay": lambda t: 0.5 / (t + 1)},
+    ],
+    ids=["clip", "decay", "schedules of both"],
+)
+def test_the_servers_clip_and_decay_bind_the_gradient_it_sends(bounds):
+    local = hf.Local(0.2, steps=1)
+    server = hf.Server(OWN, hf.Local(0.2, steps=1, **bounds))
+    one_way = run(hf.algorithms.one_way_transfer(0.7, 0.3), local, server)
+    parallel = run(hf.algorithms.parallel_training(0.7, 0.3), local, server)
+    assert largest_difference(one_way.params, parallel.params) < 1e-6
+    without = run(
+        hf.algorithms.one_way_transfer(0.7, 0.3), local, hf.Server(OWN, hf.Local(0.2, steps=1))
+    )
+    assert largest_difference(one_way.params, without.params) > 1e-3
+
+
 def test_weighting_by_examples_processed():
     """With a fixed number of steps, a client smaller than a batch still processes what it has."""
     clients = tiny_clients()
@@ -302,6 +323,13 @@ def test_adaptive_clipping_tracks_the_quantile():
                 server=hf.Server(OWN, hf.Local(0.1, steps=3, momentum=0.9)),
             ),
             "ServerTurn needs plain SGD steps, .* at the server, but the server's Local has momentum",
+        ),
+        (
+            lambda: run(
+                hf.algorithms.one_way_transfer(),
+                server=hf.Server(OWN, hf.Local(0.1, optimizer=optax.adam)),
+            ),
+            "OneWayTransfer needs plain SGD steps, .* at the server, but the server's Local has",
         ),
         (
             lambda: run(hf.algorithms.two_way_transfer(), hf.Local(0.1, optimizer=optax.adam)),

@@ -172,3 +172,20 @@ def test_processed_is_what_batches_hold(last_batch, much):
     planner = BatchPlanner(clients, hf.Local(0.1, batch_size=4, last_batch=last_batch, **much), 0)
     held = (planner.slots(0, np.arange(6)).batches >= 0).sum(axis=(1, 2))
     assert planner.processed.tolist() == held.tolist()
+
+
+def test_a_pull_alone_does_not_move_a_parameter_under_adam():
+    """Rounding of pull y - pull x, divided by its own size, would be whole steps."""
+    x = np.array([[1.0, 0.0]], np.float32)  # the second has no gradient
+    clients = hf.Clients.from_datasets([hf.Examples(x, np.zeros_like(x))])
+    begin = jnp.array([0.7, 0.1], jnp.float32)
+    run = hf.simulate(
+        hf.algorithms.fedprox(0.3),
+        QUADRATIC,
+        clients,
+        hf.Local(0.05, steps=5, optimizer=optax.adam),
+        rounds=1,
+        params=begin,
+    )
+    assert float(run.params[1]) == float(begin[1])
+    assert abs(float(run.params[0]) - 0.7) > 0.1

@@ -30,19 +30,83 @@ def test_every_round_into_the_history(cohort, x64):
     a, b = clients.examples
     for t, state in enumerate(seen[:-1]):
         w = np.asarray(state.params)
-        ids = list(seen[t + 1].ledger.entries[-1].clients)  # measured on the coming cohort
-        gradients = (a * (w - b))[ids]
-        mean, own = gradients.mean(0), w - 2.0
+        ids = list(seen[t + 1].ledger.entries[-1].clients)
+        everyone, own = a * (w - b), w - 2.0
+        # What the mixture has is measured on the coming cohort.
+        mean = everyone[ids].mean(0)
         parts = 0.7 * mean @ mean + 0.3 * own @ own
         both = np.sum((0.7 * mean + 0.3 * own) ** 2)
         expected = {
-            "G2_clients": ((gradients - mean) ** 2).sum(1).mean(),
-            "xi2_server": np.sum((own - mean) ** 2),
+            "G2_clients": ((everyone - everyone.mean(0)) ** 2).sum(1).mean(),
+            "xi2_server": np.sum((own - everyone.mean(0)) ** 2),
             "G2_mixed": parts - both,
             "B2_mixed": parts / both,
         }
         for name, value in expected.items():
             assert result.history[name][t] == pytest.approx(value, rel=1e-9), name
+
+
+def _measured(clients, rounds=1, **given):
+    """At the model 0, where all rounds stay."""
+    measure = hf.diagnose.dissimilarity(clients=given.pop("drawn", None))
+    model, weighting = given.pop("model", QUADRATIC), given.pop("weighting", "uniform")
+    run = hf.simulate(
+        hf.algorithms.fedavg_plus(hf.schedules.constant(1e-9), weighting=weighting),
+        model,
+        clients,
+        hf.Local(1e-12, steps=1),
+        rounds,
+        server=hf.Server(central_loss, hf.Local(1e-12, steps=1)),
+        evaluate=measure,
+        **given,
+    )
+    return run.history["G2_clients"], run.history["xi2_server"]
+
+
+def _expected(gradients, objective, heads, own):
+    mean = objective @ gradients / objective.sum()
+    G2 = heads @ ((gradients - mean) ** 2).sum(1) / heads.sum()
+    return G2, np.sum((own - mean) ** 2)
+
+
+def test_a_sample_is_right_on_average(x64):
+    clients, _ = random_quadratics(3, clients=6)
+    a, b = clients.examples
+    wanted = _expected(-a * b, np.ones(6), np.ones(6), np.full(4, -2.0))
+    for drawn in (2, 4):
+        for found, right in zip(_measured(clients, 400, drawn=drawn), wanted, strict=True):
+            error = found.std() / np.sqrt(len(found))
+            assert error > 0
+            assert abs(found.mean() - right) < 4 * error
+    for found, right in zip(_measured(clients, drawn=6), wanted, strict=True):
+        assert found[0] == pytest.approx(right, rel=1e-9)
+
+
+def _unequal(seed, sizes):
+    data, _ = random_quadratics(seed, clients=sum(sizes))
+    rows = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+    a, b = data.examples
+    gradients = np.stack([-(a[r] * b[r]).mean(0) for r in rows])
+    return hf.Clients.from_rows(data.examples, rows), gradients
+
+
+def test_the_objective_is_that_of_the_run(x64):
+    sizes = (1, 3, 2)
+    clients, gradients = _unequal(4, sizes)
+    for weighting, weights in (("examples", np.array(sizes, float)), ("uniform", np.ones(3))):
+        wanted = _expected(gradients, weights, np.ones(3), np.full(4, -2.0))
+        found = _measured(clients, weighting=weighting, cohort=hf.cohorts.fixed(1))
+        np.testing.assert_allclose(np.concatenate(found), wanted, rtol=1e-9)
+
+
+def test_joined_populations_count_by_their_weights(x64):
+    (a, of_a), (b, of_b) = _unequal(5, (1, 1)), _unequal(6, (1, 1, 1, 1, 1, 1))
+    few = hf.Population(a, QUADRATIC, weight=3.0, cohort=hf.cohorts.fixed(1))
+    joined = hf.join([few, hf.Population(b, QUADRATIC)])
+    weights = np.repeat([3.0 / 2, 1.0 / 6], (2, 6))
+    wanted = _expected(np.concatenate([of_a, of_b]), weights, weights, np.full(4, -2.0))
+    found = _measured(**joined._asdict())
+    np.testing.assert_allclose(np.concatenate(found), wanted, rtol=1e-9)
 
 
 def test_without_a_server_only_the_clients_disagree():
@@ -73,6 +137,12 @@ def test_a_servers_data_like_the_clients_is_close_to_them():
         evaluate=hf.diagnose.dissimilarity(),
     )
     assert (run.history["xi2_server"] < 0.2 * run.history["G2_clients"]).all()
+
+
+def test_two_clients_are_the_fewest():
+    for clients in (1, 0.5, "all"):
+        with pytest.raises(hf.HoldfastError, match=r"dissimilarity: clients=.* at least 2"):
+            hf.diagnose.dissimilarity(clients=clients)
 
 
 def test_weights_must_be_positive():

@@ -83,10 +83,12 @@ def one_way_transfer(
 ) -> Algorithm:
     r"""The server's gradient at x is added to every client step.
 
-    $$ y \leftarrow y - \eta\,\big(w_f\, g_i(y) + w_c\, g_c(x)\big) $$
+    $$ y \leftarrow y - \eta\,\big(w_f\, g_i(y) + \tilde g_c\big), \quad
+       \tilde g_c = \mathrm{clip}(w_c\, g_c(x)) + \lambda x $$
 
     Travels: the model and the server's gradient down, delta up: 1.5 times FedAvg. Needs
-    `simulate(server=hf.Server(data_or_loss, local))`.
+    `simulate(server=hf.Server(data_or_loss, local))`, of whose `Local` the batch size, the clip and the
+    weight decay $\lambda$ count: the server takes no step.
 
     Args:
         federated: $w_f$, weight of the clients' loss.

@@ -357,7 +357,8 @@ class Masked(Wrapper):
             return None if full is None else self.part(full)
 
         if isinstance(at, ServerView):
-            return at._replace(x=cut(at.x), solve=_whole_model, grad=_whole_model)
+            never = _whole_model
+            return at._replace(x=cut(at.x), solve=never, grad=never, direction=never)
         none: Any = None if at.grad is None else _whole_model
         return at._replace(x=cut(at.x), grad=none, y=cut(at.y), loss=none)
 

@@ -27,6 +27,7 @@ class Purpose(enum.IntEnum):
     DOWNLINK = 9
     PREPARE = 10
     ADAPT = 11
+    SAMPLE = 12
 
 
 @jax.jit

@@ -143,6 +143,24 @@ class Local(Struct):
         return Steps(learning_rate, clip, weight_decay, per_leaf, self.optimizer)
 
 
+def _bounded(steps: Steps, g: list[Any], decay: list[Any], y: list[Any]) -> list[Any]:
+    """A step's gradient after clip and decay."""
+    if steps.clip is not None:
+        factor = jnp.minimum(1.0, steps.clip / (norm(g) + 1e-6))
+        g = [factor * p for p in g]
+    g = [p if d is None else p + d * q for p, d, q in zip(g, decay, y, strict=True)]
+    if steps.weight_decay is not None:
+        g = [p + steps.weight_decay * q for p, q in zip(g, y, strict=True)]
+    return g
+
+
+def direction(steps: Steps, gradient: Tree, z: Tree) -> Tree:
+    """What a plain step at z with this gradient would follow: clipped, and with the decay."""
+    leaves, definition = flatten(gradient)
+    bounded = _bounded(steps, leaves, [None] * len(leaves), definition.flatten_up_to(z))
+    return definition.unflatten([p.astype(g.dtype) for p, g in zip(bounded, leaves, strict=True)])
+
+
 def solve(
     steps: Steps,
     grad: Callable[[Number, Tree], Tree],
@@ -160,18 +178,23 @@ def solve(
     linear, pull, decay = (per_leaf(term, start) for term in tilt[:3])
     alpha = None if tilt.mix is None else tilt.mix[0]
     weight = alpha if tilt.weight is None else tilt.weight if alpha is None else tilt.weight * alpha
-    # pull (y - start) + linear is pull y + constant, with one array to read in a step, not two.
-    constant = [
-        li if pu is None else -pu * s if li is None else li - pu * s
-        for li, pu, s in zip(linear, pull, origin, strict=True)
-    ]
+    optimizer: Any = None if steps.optimizer is None else steps.optimizer(steps.learning_rate)
+    # pull (y - start) + linear is pull y + constant, with one array to read in a step, not two. It is
+    # rounded where y = start, and an optimiser that divides by the size of gradients, as Adam does,
+    # would make whole steps of that: with one, the difference is taken first.
+    if optimizer is None:
+        origins: list[Any] = [None] * len(origin)
+        constant = [
+            li if pu is None else -pu * s if li is None else li - pu * s
+            for li, pu, s in zip(linear, pull, origin, strict=True)
+        ]
+    else:
+        origins, constant = origin, linear
 
-    def bend(g: Tree, co: Tree, pu: Tree, y: Tree) -> Tree:
+    def bend(g: Tree, co: Tree, pu: Tree, s: Tree, y: Tree) -> Tree:
         g = g if weight is None else weight * g
         g = g if co is None else g + co
-        return g if pu is None else g + pu * y
-
-    optimizer: Any = None if steps.optimizer is None else steps.optimizer(steps.learning_rate)
+        return g if pu is None else g + pu * (y if s is None else y - s)
 
     def step(k: Any, carry: tuple[list[Any], Any]) -> tuple[list[Any], Any]:
         y, velocity = carry
@@ -180,13 +203,8 @@ def solve(
             g_tree = grad(k, z if tilt.mix is None else mix(alpha, z, tilt.mix[1]))
             watch("gradient", g_tree)
             g = definition.flatten_up_to(g_tree)
-            g = [bend(*terms) for terms in zip(g, constant, pull, y, strict=True)]
-            if steps.clip is not None:
-                factor = jnp.minimum(1.0, steps.clip / (norm(g) + 1e-6))
-                g = [factor * p for p in g]
-            g = [p if d is None else p + d * q for p, d, q in zip(g, decay, y, strict=True)]
-            if steps.weight_decay is not None:
-                g = [p + steps.weight_decay * q for p, q in zip(g, y, strict=True)]
+            g = [bend(*terms) for terms in zip(g, constant, pull, origins, y, strict=True)]
+            g = _bounded(steps, g, decay, y)
             if optimizer is None:
                 velocity = [
                     v if m is None else m * v + p

@@ -16,7 +16,7 @@ from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.debug import note, position
 from holdfast.core.keys import Purpose, client_key
-from holdfast.core.local import StepGradient, Steps, solve
+from holdfast.core.local import StepGradient, Steps, direction, solve
 from holdfast.core.rule import ClientView, Gradient, Loss, Rule, ServerView, State, Tilt
 from holdfast.core.struct import Struct, static
 from holdfast.errors import HoldfastError
@@ -187,8 +187,11 @@ def server_view(inputs: RoundInputs) -> ServerView:
         rows = None if work.gradient_rows is None else jnp.asarray(work.gradient_rows)
         return jax.grad(loss)(z, rows, gradient_key)
 
+    def towards(z: Tree, weight: Number) -> Tree:
+        return direction(work.steps, scale(weight, grad(z)), z)
+
     weight = jnp.asarray(work.weight).astype(float_type(view.x))
-    return view._replace(solve=run, grad=grad, weight=weight)
+    return view._replace(solve=run, grad=grad, weight=weight, direction=towards)
 
 
 def take_batch(examples: Tree, rows: Array) -> tuple[Tree, Array]:
@@ -360,7 +363,11 @@ class Template(NamedTuple):
 def pretended_server(x: Tree, state: Tree) -> ServerView:
     """A server whose data is of no interest, to find out what its rule would send."""
     one = jnp.ones((), float_type(x))
-    return ServerView(x, state, one, one, lambda start, tilt=None: (zeros(start), one), zeros, one)
+
+    def still(start: Tree, tilt: Tilt | None = None) -> tuple[Tree, Number]:
+        return zeros(start), one
+
+    return ServerView(x, state, one, one, still, zeros, one, lambda z, weight: zeros(z))
 
 
 def template(algorithm: Algorithm, x: Tree, keep_latest: bool = False) -> Template:

@@ -72,6 +72,9 @@ class ServerView(NamedTuple):
     # z -> stochastic gradient at z on the server's own data; None, like `solve`, if it has none.
     grad: Gradient = None  # type: ignore[assignment]
     weight: Number = 1.0  # n_0 / mean(n)
+    # (z, w) -> what one of the server's steps at z on w times its loss would follow: `w grad(z)`, with
+    # the clip and decay of its Local.
+    direction: Callable[[Tree, Number], Tree] = None  # type: ignore[assignment]
 
 
 class Tilt(NamedTuple):

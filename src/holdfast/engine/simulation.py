@@ -173,6 +173,7 @@ class Simulation:
             model=self.experiment.model,
             state=state,
             weights=self._weights,
+            votes=self._votes,
             personal=lambda client: self._personal(now, state, client),
             adapted=self.adapted,
             coming_cohort=lambda: self.planner(t).clients,
@@ -189,6 +190,10 @@ class Simulation:
         found = np.zeros(len(setup.clients))
         found[able], _ = weights.of_cohort(weighting, setup.batches, setup.cohort, able)
         return found
+
+    def _votes(self, ids: np.ndarray) -> np.ndarray:
+        setup = self.setup
+        return weights.of_cohort("uniform", setup.batches, setup.cohort, ids)[0]
 
     def _server_data(self, t: int) -> ServerData | None:
         if self.server is None:

@@ -40,6 +40,8 @@ class EvaluationView(NamedTuple):
     state: RunState
     # How much each client's delta counts in the mean; 0 for clients without data.
     weights: np.ndarray
+    # Of these clients in a mean of which each is a head; populations that were joined count by weight.
+    votes: Callable[[np.ndarray], np.ndarray]
     # The model a client would use.
     personal: Callable[[int], Tree]
     # A model after a client's own local steps on its training data.

@@ -4,7 +4,7 @@ from jax import tree
 
 from holdfast.core.hyper import Hyper
 from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt
-from holdfast.trees import Number, Tree, scale, zeros
+from holdfast.trees import Number, Tree, zeros
 
 
 def _merge(weights: tuple[Hyper, Hyper], federated: Tree, central: Tree) -> Tree:
@@ -64,8 +64,11 @@ class ParallelTraining(Rule):
 class OneWayTransfer(Rule):
     r"""The server's gradient at x is added to every client step.
 
-    $$ y \leftarrow y - \eta\,\big(w_f\, g_i(y) + w_c\, g_c(x)\big) $$
+    $$ y \leftarrow y - \eta\,\big(w_f\, g_i(y) + \tilde g_c\big), \quad
+       \tilde g_c = \mathrm{clip}(w_c\, g_c(x)) + \lambda x $$
 
+    Clip and weight decay $\lambda$ are those of the server's `Local`, whose step size and number of
+    steps have no say: it takes no step.
     Travels: the model and the server's gradient down, delta up.
 
     Args:
@@ -95,12 +98,13 @@ class OneWayTransfer(Rule):
     Reference: Augenstein et al., "Mixed federated learning", 2022.
     """
 
-    needs = frozenset({Need.SERVER_DATA, Need.WHOLE_MODEL})
+    # One gradient a round has no momentum and no history for an optimiser.
+    needs = frozenset({Need.SERVER_DATA, Need.WHOLE_MODEL, Need.PLAIN_SERVER_STEPS})
     federated: Hyper = 1.0
     central: Hyper = 1.0
 
     def send(self, at: ServerView) -> tuple[Tree, Tree]:
-        return scale(self.central, at.grad(at.x)), at.state
+        return at.direction(at.x, self.central), at.state
 
     def tilt(self, at: ClientView) -> Tilt:
         return Tilt(linear=at.msg, weight=self.federated)
