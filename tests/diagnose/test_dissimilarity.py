@@ -65,8 +65,8 @@ def _measured(clients, rounds=1, **given):
 
 def _expected(gradients, objective, heads, own):
     mean = objective @ gradients / objective.sum()
-    G2 = heads @ ((gradients - mean) ** 2).sum(1) / heads.sum()
-    return G2, np.sum((own - mean) ** 2)
+    apart = heads @ ((gradients - mean) ** 2).sum(1) / heads.sum()
+    return apart, np.sum((own - mean) ** 2)
 
 
 def test_a_sample_is_right_on_average(x64):
