@@ -45,6 +45,14 @@ Target = Annotated[
 Metric = Annotated[
     str | None, typer.Option(help="What is compared, such as accuracy or train_loss.")
 ]
+Window = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="The target is reached when the mean of so many evaluations is; the file's own unless "
+        "given, which is 1, the first evaluation there, unless it says otherwise.",
+    ),
+]
 Processes = Annotated[
     int,
     typer.Option(
@@ -218,7 +226,7 @@ def _carry_out(study: "Study", folder: Any, report: bool, track: list[str]) -> N
         err.print(f"no run got through; {folder.path}/log.txt says why.", highlight=False)
         raise typer.Exit(1)
     found = results.load([folder.path])
-    out.print(table(found))
+    out.print(table(found, console=out))
     out.print(f"results   {folder.path}", highlight=False)
     if report:
         from holdfast.report.page import write
@@ -382,12 +390,22 @@ def compare(
         str | None,
         typer.Option(help="The method others are compared with; the first unless given."),
     ] = None,
+    window: Window = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Also write the figures as plain numbers into this file.")
+    ] = None,
 ) -> None:
-    """Print rounds, megabytes and seconds to a target per method, with mean and spread over seeds."""
-    from holdfast.runs import results
-    from holdfast.runs.compare import table
+    """Print what it took per method to reach a target, with mean and spread over seeds.
 
-    out.print(table(results.load(folders, target, metric), baseline))
+    Rounds, megabytes, models transmitted and seconds to the target, the rise time, and where it ended.
+    """
+    from holdfast.runs import results
+    from holdfast.runs.compare import table, write_csv
+
+    found = results.load(folders, target, metric, window)
+    out.print(table(found, baseline, out))
+    if csv is not None:
+        out.print(f"figures   {write_csv(found, csv, baseline)}", highlight=False)
 
 
 @app.command()
@@ -404,12 +422,13 @@ def report(
     ] = None,
     target: Target = None,
     metric: Metric = None,
+    window: Window = None,
 ) -> None:
     """Make one self-contained HTML page of the results, which works offline."""
     from holdfast.report.page import write
     from holdfast.runs import results
 
-    found = results.load(folders, target, metric)
+    found = results.load(folders, target, metric, window)
     out.print(f"report    {write(found, output or found.folders[0].report_file)}", highlight=False)
     if figures is not None:
         from holdfast.report.figures import write as draw

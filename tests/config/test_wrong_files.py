@@ -73,6 +73,22 @@ WRONG = {
         19,
         "Engine: devices=64, and JAX has",
     ),
+    "a target in percent": (
+        ("target = 0.9", "target = 90"),
+        2,
+        "target 90 for accuracy, which is never above 1; give 0.9.",
+    ),
+    "a target that is no number": (
+        ("target = 0.9", "target = nan"),
+        2,
+        "target nan; give a number.",
+    ),
+    "a window that is never full": (
+        ("target = 0.9", "target = 0.9\nwindow = 10"),
+        3,
+        "`window` is 10, and 2 rounds have 2 evaluations, so no mean of 10 would be there; give at "
+        "most 2.",
+    ),
     "rounds below one": (("rounds = 2", "rounds = 0"), 1, "`rounds` is 0; expected at least 1."),
     "an unknown method": (
         ('name = "feddyn"', 'name = "fedyn"'),

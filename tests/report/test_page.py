@@ -107,7 +107,7 @@ def test_clicking_a_heading_sorts_by_number_both_ways(shown):
     assert methods_in_order(shown) == [0, 1, 2]  # not reached stays at the end
     sorted_by = value(shown, "document.querySelector('#standings-table th:nth-child(2)').ariaSort")
     assert sorted_by == "descending"
-    click(shown, "#standings-table thead th:nth-child(7) button")
+    click(shown, "#standings-table thead th:nth-child(8) button")
     assert methods_in_order(shown) == [2, 0, 1]
     click(shown, "#standings-table thead th:nth-child(1) button")
     assert methods_in_order(shown) == [1, 0, 2]
@@ -222,7 +222,9 @@ def test_a_sweep_is_drawn_by_key_and_figure(browser, tmp_path):
     choose = "const s = document.getElementById('{}'); s.value = '{}'; s.dispatchEvent(new Event('change'))"
     browser.execute_script(choose.format("sweep-key", "alpha"))
     wait_for(browser, f"{chart}.layout.xaxis.type === 'linear'")
-    browser.execute_script(choose.format("sweep-figure", "rounds to accuracy 0.505"))
+    browser.execute_script(
+        choose.format("sweep-figure", "rounds to accuracy 0.505 (first evaluation there)")
+    )
     wait_for(browser, f"{chart}.data.length === 1")  # the others never get there
     assert "Left out" in value(browser, "document.getElementById('sweep-note').textContent")
     click(browser, ".chip:nth-child(3)")  # a hidden point is hidden here too

@@ -56,14 +56,56 @@ def test_a_seed_that_stopped_counts_as_far_as_it_got(usual):
 
 
 def test_the_table_holds_rounds_savings_and_megabytes(values):
-    assert [c["text"] for c in column(values, "rounds")] == ["12 ± 1", "5 ± 1", "> 7"]
+    assert [c["text"] for c in column(values, "rounds")] == ["12 ± 1", "5 ± 1", "> 15"]
     assert column(values, "rounds")[0]["value"] == pytest.approx((13 + 12 + 12) / 3)
-    assert [c["text"] for c in column(values, "saving")] == ["1.00x", "2.31x", "-"]
+    assert [c["text"] for c in column(values, "saving")] == ["1.00x", "2.31x", "< 0.79x"]
     assert column(values, "saving in MB")[1]["value"] == pytest.approx(37 / 16)
     assert column(values, "MB")[1]["value"] == pytest.approx(1.5 * 16 / 3)
     assert column(values, "seconds")[1]["value"] == pytest.approx(0.5 * 16 / 3)
     assert column(values, "final accuracy")[0]["text"] == "0.8300 ± 0.0300"
     assert [m["state"] for m in values["methods"]] == ["", "", "unfinished"]
+
+
+def test_who_never_got_there_needs_more_than_was_run_and_saves_others_more(tmp_path):
+    folder = made_up.begin(tmp_path / "late", ["slow", "quick"])
+    for seed in range(2):
+        made_up.add(folder, 0, seed, made_up.rows(0.024, seed))  # 0.48 and, in round 20, 0.51
+        made_up.add(folder, 1, seed, made_up.rows(0.1, seed))
+    made = content(results.load([tmp_path / "late"]))
+    assert [c["text"] for c in column(made, "rounds")] == ["> 20 (1 of 2)", "6 ± 1"]
+    assert [c["text"] for c in column(made, "saving")] == ["-", "> 3.63x"]  # 20 / 5.5
+    assert column(made, "saving")[1]["value"] is None
+    assert "6 ± 1 rounds, more than 3.6 times fewer than slow (> 20 (1 of 2))" in made["summary"]
+    assert made["highlights"][0]["note"] == "more than 3.6 times fewer than slow"
+    assert "bound" in " ".join(made["notes"])
+
+
+def test_a_window_may_change_the_order_and_that_is_said(tmp_path):
+    folder = made_up.begin(tmp_path / "noisy", ["lucky", "steady"], target=0.5)
+    lucky, steady = made_up.rows(0.02, 0, rounds=40), made_up.rows(0.03, 0, rounds=40)
+    lucky[3]["accuracy"] = 0.6
+    made_up.add(folder, 0, 0, lucky)
+    made_up.add(folder, 1, 0, steady)
+    raw, smooth = (results.load([tmp_path / "noisy"], window=w) for w in (None, 10))
+    assert [m.rounds_to(0.5, "accuracy", raw.window).mean for m in raw.methods] == [4, 17]
+    # The mean of rounds t-9 to t is the accuracy of round t - 4.5.
+    assert [c["text"] for c in column(content(smooth), "rounds")] == ["30", "22"]
+    assert [c["text"] for c in column(content(smooth), "final accuracy")] == ["0.7100", "0.9880"]
+    assert "another: steady 22, lucky 30 rounds" in " ".join(content(raw)["notes"])
+    assert "first evaluation there" in content(raw)["summary"]
+    assert "mean of 10 evaluations" in content(smooth)["summary"]
+    assert "another" not in " ".join(content(smooth)["notes"])
+    with pytest.raises(HoldfastError, match="window 41: `accuracy` was measured 40 times"):
+        results.load([tmp_path / "noisy"], window=41)
+
+
+def test_a_target_belongs_to_its_metric(tmp_path):
+    made_up.single(tmp_path / "run", made_up.rows(0.04, 0))
+    assert results.load([tmp_path / "run"], metric="accuracy").target == made_up.TARGET
+    assert results.load([tmp_path / "run"], metric="loss").target is None
+    assert results.load([tmp_path / "run"], target=1.2, metric="loss").target == 1.2
+    with pytest.raises(HoldfastError, match=r"target 95 for accuracy, .* above 1; give 0\.95"):
+        results.load([tmp_path / "run"], target=95)
 
 
 def test_the_table_agrees_with_the_command_compare(usual, values):
@@ -75,7 +117,8 @@ def test_the_summary_says_who_was_first_and_by_how_much(values):
     said = values["summary"]
     assert said.startswith("3 methods ran 20 rounds with 3 seeds each on 12 clients.")
     expected = (
-        f"{made_up.STRANGE} reached accuracy 0.505 in 5 ± 1 rounds, 2.3 times fewer than fedavg"
+        f"{made_up.STRANGE} reached accuracy 0.505 (first evaluation there) in 5 ± 1 rounds, "
+        f"2.3 times fewer than fedavg"
     )
     assert expected in said
     assert "slow did not reach accuracy 0.505." in said
@@ -140,8 +183,13 @@ def test_a_loss_is_better_lower_without_any_accuracy(tmp_path):
 def test_without_a_target_only_ends_are_compared(tmp_path):
     run = made_up.single(tmp_path / "aimless", made_up.rows(0.04, 0), target=None)
     made = content(run)
-    assert made["table"]["columns"] == ["final accuracy", "MB in all", "seconds in all"]
-    assert [c["text"] for c in made["table"]["rows"][0]] == ["0.8000", "30.0", "10.0"]
+    assert made["table"]["columns"] == [
+        "rise time",
+        "final accuracy",
+        "MB in all",
+        "seconds in all",
+    ]
+    assert [c["text"] for c in made["table"]["rows"][0]] == ["18", "0.8000", "30.0", "10.0"]
     assert made["clients"] == {}
     assert made["summary"].startswith("only ran 20 rounds with 1 seed on 12 clients.")
 
@@ -152,7 +200,7 @@ def test_a_seed_stopped_before_it_measured_anything_is_no_obstacle(tmp_path):
     made_up.add(folder, 0, 1, made_up.rows(0.1, 0, rounds=3, every=5))
     made_up.add(folder, 1, 0, made_up.rows(0.1, 0, rounds=3, every=5), failed=True)
     made = content(results.load([tmp_path / "early"]))
-    assert [c["text"] for c in column(made, "rounds")] == ["> 3 (1 of 2)", "> 3"]
+    assert [c["text"] for c in column(made, "rounds")] == ["> 4 (1 of 2)", "> 3"]
     assert [m["state"] for m in made["methods"]] == ["unfinished", "diverged"]
     assert "b diverged" in made["summary"]
     assert made["curves"][1]["metrics"] == {}
@@ -290,7 +338,7 @@ def test_a_sweep_is_lines_by_key(tmp_path):
     assert final["name"] == "final accuracy"
     assert final["values"][0] == pytest.approx([20 / 30 + 0.015, 0.03 / np.sqrt(2)])
     assert final["values"][5] is None  # diverged
-    assert rounds["name"] == "rounds to accuracy 0.505"
+    assert rounds["name"] == "rounds to accuracy 0.505 (first evaluation there)"
     assert rounds["values"][1] is None  # not reached
 
 

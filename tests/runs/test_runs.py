@@ -1,5 +1,6 @@
 """From a file to a folder, and what is read from it."""
 
+import csv
 import dataclasses
 import json
 import re
@@ -131,9 +132,37 @@ def test_compare(made, monkeypatch):
     said = holdfast("compare", path, "--metric", "train_loss", "--target", 100)
     row = next(line for line in said.splitlines() if "fedavg " in line)
     assert row.split()[1:3] == ["1±0", "1.00x"]  # a loss is reached from above, at once
+    assert "2 methods to train_loss 100 (first evaluation there)" in said
+    said = holdfast("compare", path, "--metric", "train_loss", "--target", 100, "--window", 2)
+    assert "2 methods to train_loss 100 (mean of 2 evaluations)" in said
+    row = next(line for line in said.splitlines() if "fedavg " in line)
+    assert row.split()[1:3] == ["2±0", "1.00x"]
+    assert "2.0±0.0" in row  # models transmitted: two rounds of FedAvg
+    # A target is one of its metric.
+    assert "2 methods by train_loss" in holdfast("compare", path, "--metric", "train_loss")
     result = CliRunner().invoke(app, ["compare", str(path), "--metric", "acuracy"])
     assert result.exit_code == 2
     assert "did you mean `accuracy`?" in " ".join(result.output.split())
+
+
+def test_compare_writes_plain_numbers_and_fits_a_terminal(made, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "80")
+    path, _ = made
+    said = holdfast("compare", path, "--target", 0.99, "--csv", tmp_path / "figures.csv")
+    assert max(map(len, said.splitlines())) <= 80
+    assert "…" not in said
+    for name in ("rounds", "saving", "MB", "models", "seconds", "rise", "final"):
+        assert f" {name}" in said
+    with open(tmp_path / "figures.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["method"] for row in rows] == ["fedavg", "none <pulled>"]
+    assert (rows[0]["rounds"], rows[0]["rounds_more_than"], rows[0]["rounds_seeds"]) == (
+        "",
+        "3.0",
+        "0",
+    )
+    assert rows[0]["models_more_than"] == "3.0"
+    assert rows[0]["window"] == "1"
 
 
 def test_two_folders_side_by_side(made):

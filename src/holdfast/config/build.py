@@ -24,6 +24,7 @@ from holdfast.engine.setup import checked
 from holdfast.engine.simulate import pretrain
 from holdfast.errors import About, HoldfastError, did_you_mean
 from holdfast.metrics import greater_is_better
+from holdfast.metrics.metric import check_target
 from holdfast.models import Model
 from holdfast.sweeps.naming import folder_name, label
 from holdfast.trees import Tree
@@ -61,6 +62,7 @@ class Study:
     seeds: tuple[int, ...]
     target: float | None
     metric: str
+    window: int
     dataset: Dataset
     clients: Clients
     tests: Clients  # every client's own test examples
@@ -145,6 +147,7 @@ def study(file: ExperimentFile) -> Study:
         seeds=_seeds(file, given.seeds),
         target=given.target,
         metric="",
+        window=given.window,
         dataset=dataset,
         clients=clients,
         tests=tests,
@@ -165,10 +168,19 @@ def study(file: ExperimentFile) -> Study:
             f"`every` is {given.evaluate.every} with {made.rounds} rounds, so nothing would be "
             f"measured; give at most {made.rounds}.",
         )
+    evaluations = made.rounds // given.evaluate.every
+    if made.window > evaluations:
+        raise file.error(
+            ("window",),
+            f"`window` is {made.window}, and {made.rounds} rounds have {evaluations} evaluations, so no "
+            f"mean of {made.window} would be there; give at most {evaluations}.",
+        )
     metric = _metric(file, given.metric, _try_out(made))
     if made.target is not None:
         with located(file, ("metric",)):
             greater_is_better(metric, model.greater_is_better)
+        with located(file, ()):
+            check_target(metric, made.target, model.greater_is_better)
     return dataclasses.replace(made, metric=metric)
 
 

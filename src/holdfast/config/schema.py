@@ -149,6 +149,7 @@ class FileSchema(BaseModel):
     seeds: Count | Annotated[list[StrictInt], Field(min_length=1)] = 1
     target: StrictNumber | None = None
     metric: StrictStr | None = None
+    window: Count = 1  # the target is reached when the mean of so many evaluations is
     select: StrictBool = False
     data: Table
     partition: Table

@@ -158,6 +158,7 @@ class Simulation:
         record = {"round": t + 1, **self._evaluate(state)} | {
             "bytes_down": entry.bytes_down,
             "bytes_up": entry.bytes_up,
+            "models": state.ledger.relative(entry),
             "clients": len(plan.ids),
             "left_out": left_out,
             "seconds": seconds,

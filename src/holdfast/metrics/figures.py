@@ -21,11 +21,11 @@ def in_figures(
     precision: int = 4,
     between: str = " ± ",
 ) -> str:
-    """A mean with its deviation, or how many seeds reached it.
+    """A mean with its deviation; where not every seed has one a lower bound, and how many have.
 
     Args:
         spread: the figure.
-        otherwise: what stands where not every seed has one.
+        otherwise: what stands where there is not even a bound.
         digits: after the point; as many as its size asks for unless given.
         precision: how many that is for numbers below 10.
         between: what stands before the deviation.
@@ -33,12 +33,18 @@ def in_figures(
     Example:
         >>> in_figures(Spread((0.95, 0.96))), in_figures(Spread((2e-7,)))
         ('0.9550 ± 0.0071', '2.00e-07')
-        >>> in_figures(Spread((60, None, 64)), "> 100")
-        '> 100 (2 of 3)'
+        >>> in_figures(Spread((60, None, 64), spent=(100, 100, 100)), digits=0)
+        '> 74 (2 of 3)'
     """
     if spread.mean is None:
         some = f" ({len(spread.reached)} of {len(spread.values)})" if spread.reached else ""
-        return otherwise + some
+        least = spread.more_than
+        if least is None:
+            return otherwise + some
+        # Rounded down: it is more than that.
+        size = math.floor(math.log10(least)) if least > 0 else 0
+        shown = _down(least, max(0, precision - size) if digits is None else digits)
+        return f"> {shown}{some}"
     # A loss that overflowed has no size, and its deviation is no number either.
     if digits is None and not math.isfinite(spread.mean):
         return str(spread.mean)
@@ -61,6 +67,12 @@ def digits_of_megabytes(megabytes: float) -> int:
     return 1 if megabytes >= 1 else 4
 
 
+def _down(value: float, digits: int) -> str:
+    unit = 10**digits
+    # What was a number of this many digits stays it, whatever rounding did to it.
+    return f"{math.floor(value * unit * (1 + 1e-12)) / unit:.{digits}f}"
+
+
 def times_fewer(theirs: Spread, mine: Spread) -> float | None:
     """How many times less than theirs mine is."""
     if theirs.mean is None or not mine.mean:
@@ -68,15 +80,29 @@ def times_fewer(theirs: Spread, mine: Spread) -> float | None:
     return theirs.mean / mine.mean
 
 
+def more_times_fewer(theirs: Spread, mine: Spread) -> float | None:
+    """More than how many times less mine is, where theirs has a lower bound only."""
+    return theirs.more_than / mine.mean if theirs.more_than and mine.mean else None
+
+
 def saving(theirs: Spread, mine: Spread) -> str:
-    """The same in figures.
+    """The same in figures; `>` where theirs is a lower bound, `<` where mine is, none where both are.
 
     Example:
-        >>> saving(Spread((60,)), Spread((24,))), saving(Spread((60,)), Spread((None,)))
-        ('2.50x', '-')
+        >>> never = Spread((None,), spent=(100,))
+        >>> saving(Spread((60,)), Spread((24,))), saving(never, Spread((60,)))
+        ('2.50x', '> 1.66x')
+        >>> saving(Spread((60,)), never), saving(never, never)
+        ('< 0.60x', '-')
     """
-    times = times_fewer(theirs, mine)
-    return "-" if times is None else f"{times:.2f}x"
+    times, more = times_fewer(theirs, mine), more_times_fewer(theirs, mine)
+    if times is not None:
+        return f"{times:.2f}x"
+    if more is not None:
+        return f"> {_down(more, 2)}x"
+    if theirs.mean and mine.more_than:
+        return f"< {math.ceil(100 * theirs.mean / mine.more_than * (1 - 1e-12)) / 100:.2f}x"
+    return "-"
 
 
 def in_columns(lines: Sequence[Sequence[str]]) -> str:

@@ -1,6 +1,7 @@
 """Which way a metric is better: declared by whoever made it, or known by its name."""
 
 import dataclasses
+import math
 import re
 from collections.abc import Mapping
 
@@ -20,45 +21,47 @@ class Metric:
         name: what a column of a history ends with.
         greater_is_better: True for an accuracy, False for a loss.
         title: its name written out.
+        most: what it never exceeds, if there is such a number.
     """
 
     name: str
     greater_is_better: bool
     title: str
+    most: float | None = None
 
 
 # What ends in one of these is of its kind: macro_f1, hinge_loss, top_5_accuracy.
 STANDARD = (
-    Metric("accuracy", True, "accuracy"),
-    Metric("top_k_accuracy", True, "accuracy of the k most probable classes"),
-    Metric("balanced_accuracy", True, "mean recall of the classes"),
-    Metric("precision", True, "precision"),
-    Metric("recall", True, "recall"),
-    Metric("sensitivity", True, "recall of the positive class"),
-    Metric("specificity", True, "recall of the negative class"),
-    Metric("f1", True, "harmonic mean of precision and recall"),
-    Metric("auc", True, "area under the ROC curve"),
-    Metric("auroc", True, "area under the ROC curve"),
-    Metric("average_precision", True, "area under the precision-recall curve"),
-    Metric("hit_rate", True, "share of queries with a hit"),
-    Metric("ndcg", True, "normalised discounted cumulative gain"),
-    Metric("mrr", True, "mean reciprocal rank"),
-    Metric("iou", True, "intersection over union"),
+    Metric("accuracy", True, "accuracy", 1),
+    Metric("top_k_accuracy", True, "accuracy of the k most probable classes", 1),
+    Metric("balanced_accuracy", True, "mean recall of the classes", 1),
+    Metric("precision", True, "precision", 1),
+    Metric("recall", True, "recall", 1),
+    Metric("sensitivity", True, "recall of the positive class", 1),
+    Metric("specificity", True, "recall of the negative class", 1),
+    Metric("f1", True, "harmonic mean of precision and recall", 1),
+    Metric("auc", True, "area under the ROC curve", 1),
+    Metric("auroc", True, "area under the ROC curve", 1),
+    Metric("average_precision", True, "area under the precision-recall curve", 1),
+    Metric("hit_rate", True, "share of queries with a hit", 1),
+    Metric("ndcg", True, "normalised discounted cumulative gain", 1),
+    Metric("mrr", True, "mean reciprocal rank", 1),
+    Metric("iou", True, "intersection over union", 1),
     Metric("bleu", True, "BLEU score"),
-    Metric("r2", True, "coefficient of determination"),
-    Metric("explained_variance", True, "explained variance"),
+    Metric("r2", True, "coefficient of determination", 1),
+    Metric("explained_variance", True, "explained variance", 1),
     Metric("log_likelihood", True, "log-likelihood"),
     Metric("loss", False, "loss"),
     Metric("error", False, "error"),
-    Metric("error_rate", False, "share of errors"),
+    Metric("error_rate", False, "share of errors", 1),
     Metric("absolute_error", False, "absolute error"),
     Metric("squared_error", False, "squared error"),
     Metric("mae", False, "mean absolute error"),
     Metric("mse", False, "mean squared error"),
     Metric("rmse", False, "root mean squared error"),
     Metric("mape", False, "mean absolute percentage error"),
-    Metric("calibration_error", False, "calibration error"),
-    Metric("ece", False, "expected calibration error"),
+    Metric("calibration_error", False, "calibration error", 1),
+    Metric("ece", False, "expected calibration error", 1),
     Metric("brier", False, "Brier score"),
     Metric("cross_entropy", False, "cross-entropy"),
     Metric("negative_log_likelihood", False, "negative log-likelihood"),
@@ -111,6 +114,29 @@ def greater_is_better(column: str, declared: Declared = None) -> bool:
             f"is there in its methods.json."
         )
     return found.greater_is_better
+
+
+def check_target(column: str, target: float, declared: Declared = None) -> None:
+    """Refuse a target that no value of the metric can be at.
+
+    Example:
+        >>> check_target("accuracy", 95)
+        Traceback (most recent call last):
+        ...
+        holdfast.errors.HoldfastError: target 95 for accuracy, which is never above 1; give 0.95.
+    """
+    found = find(column, declared)
+    most = None if found is None else found.most
+    if not math.isfinite(target):
+        raise HoldfastError(f"target {target}; give a number.", about=("target",))
+    if most is not None and target > most:
+        percent = (
+            f"; give {target / 100:g}." if target <= 100 * most else f"; give at most {most:g}."
+        )
+        raise HoldfastError(
+            f"target {target:g} for {column}, which is never above {most:g}{percent}",
+            about=("target",),
+        )
 
 
 def directions(declared: Declared) -> Directions:

@@ -9,9 +9,26 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """A figure over seeds: its mean and standard deviation, over those that reached it."""
+    """A figure over seeds: its mean and standard deviation, over those that reached it.
+
+    Args:
+        values: one per seed; None of a seed that did not get there.
+        spent: one per seed, where what it takes is counted: what it had spent when it stopped. A seed
+            that did not get there needs more than that.
+
+    Example:
+        >>> some = Spread((60, None, 64), spent=(100, 100, 100))
+        >>> some.mean, some.more_than
+        (None, 74.66666666666667)
+    """
 
     values: tuple[float | None, ...]
+    spent: tuple[float, ...] = ()
+
+    def per(self, unit: float) -> "Spread":
+        """The same in a larger unit."""
+        values = tuple(None if v is None else v / unit for v in self.values)
+        return Spread(values, tuple(v / unit for v in self.spent))
 
     @property
     def reached(self) -> list[float]:
@@ -22,6 +39,15 @@ class Spread:
     def mean(self) -> float | None:
         """Their mean, if every seed has one: a mean over the lucky ones would flatter."""
         return float(np.mean(self.reached)) if self.reached and self.all_reached else None
+
+    @property
+    def more_than(self) -> float | None:
+        """A lower bound of the mean where not every seed got there: those that did not are counted with
+        what they had spent. None where every seed did, or where nobody counted."""
+        if self.all_reached or len(self.spent) != len(self.values):
+            return None
+        pairs = zip(self.values, self.spent, strict=True)
+        return float(np.mean([spent if value is None else value for value, spent in pairs]))
 
     @property
     def deviation(self) -> float:

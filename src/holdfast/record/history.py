@@ -1,6 +1,7 @@
 """What was measured, one record per round."""
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -15,14 +16,26 @@ from holdfast.record.log import Log
 Record = dict[str, Any]
 # What every round records, whatever is measured.
 BOOKKEEPING = frozenset(
-    {"round", "bytes_down", "bytes_up", "clients", "left_out", "seconds", "compile_seconds"}
+    {
+        "round",
+        "bytes_down",
+        "bytes_up",
+        "models",
+        "clients",
+        "left_out",
+        "seconds",
+        "compile_seconds",
+    }
 )
+# Beyond it a sum of floats might overflow.
+_LARGEST = 1e300
 
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """One record per round: what was evaluated, bytes down and up, clients, left out,
-    seconds, and those it took to compile a program.
+    """One record per round: what was evaluated, bytes down and up, models transmitted (both
+    directions relative to a FedAvg round of the same cohort), clients, left out, seconds, and those
+    it took to compile a program.
 
     Args:
         records: names and values of each round.
@@ -74,8 +87,41 @@ class History:
             )
         return np.array([record.get(which, np.nan) for record in self.records])
 
+    def rolling(self, metric: str, window: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """Rounds in which the metric was measured, and its mean over the last `window` evaluations.
+
+        The window counts evaluations, not rounds: measured every 5 rounds, 10 of them span 50
+        rounds. The first entry is the round of evaluation number `window`; before it there is none.
+
+        Example:
+            >>> history = History([{"round": t, "loss": 1 / t} for t in (2, 4)])
+            >>> history.rolling("loss", window=2)
+            (array([4]), array([0.375]))
+        """
+        size = _whole(window)
+        rounds, values = self._measured(metric)
+        means = [_mean(values[i - size : i]) for i in range(size, len(values) + 1)]
+        return np.array(rounds[size - 1 :], int), np.array(means, float)
+
+    def final(self, metric: str = "accuracy", window: int = 1) -> float | None:
+        """The mean of the last `window` evaluations, or of all if there are fewer; None without any."""
+        _, values = self._measured(metric)
+        return _mean(values[-_whole(window) :]) if values else None
+
+    def _measured(self, metric: str) -> tuple[list[int], list[float]]:
+        if metric not in self.columns:
+            raise HoldfastError(
+                f"history: nothing called `{metric}`; {did_you_mean(metric, self.columns)}"
+            )
+        found = [(r["round"], r[metric]) for r in self.records if r.get(metric) is not None]
+        return [int(t) for t, _ in found], [float(value) for _, value in found]
+
     def rounds_to(
-        self, target: float, metric: str = "accuracy", greater_is_better: bool | None = None
+        self,
+        target: float,
+        metric: str = "accuracy",
+        greater_is_better: bool | None = None,
+        window: int = 1,
     ) -> int | None:
         """The first round whose metric is at least `target`, or at most; None if none is.
 
@@ -84,37 +130,100 @@ class History:
             metric: a column.
             greater_is_better: whether it is reached from below; as declared, or as is known of
                 the metric, unless given.
+            window: reached is it when the mean of so many evaluations is (see `rolling`), which
+                a single lucky one does not decide; 1, the first evaluation there, unless given.
 
         Example:
-            >>> history = History(({"round": 1, "error": 0.5}, {"round": 2, "error": 0.1}))
-            >>> history.rounds_to(0.2, "error")
-            2
+            >>> history = History([{"round": t, "error": e} for t, e in enumerate([5, 1, 3, 0], 1)])
+            >>> history.rounds_to(2, "error"), history.rounds_to(2, "error", window=2)
+            (2, 3)
         """
-        values = self[metric]
+        rounds, values = self.rolling(metric, window)
         if greater_is_better is None:
             greater_is_better = metrics.greater_is_better(metric, self.directions)
-        reached = np.flatnonzero(values >= target if greater_is_better else values <= target)
-        return int(self.records[reached[0]]["round"]) if len(reached) else None
+        reached = rounds[values >= target if greater_is_better else values <= target]
+        return int(reached[0]) if len(reached) else None
 
     def bytes_to(
-        self, target: float, metric: str = "accuracy", greater_is_better: bool | None = None
+        self,
+        target: float,
+        metric: str = "accuracy",
+        greater_is_better: bool | None = None,
+        window: int = 1,
     ) -> int | None:
         """Bytes in both directions up to and with that round."""
-        last = self.rounds_to(target, metric, greater_is_better)
-        return self._until(last, ("bytes_down", "bytes_up"))
+        last = self.rounds_to(target, metric, greater_is_better, window)
+        return self.spent(("bytes_down", "bytes_up"), last)
 
     def seconds_to(
-        self, target: float, metric: str = "accuracy", greater_is_better: bool | None = None
+        self,
+        target: float,
+        metric: str = "accuracy",
+        greater_is_better: bool | None = None,
+        window: int = 1,
     ) -> float | None:
         """Seconds up to and with that round, without compilation and evaluation."""
-        return self._until(self.rounds_to(target, metric, greater_is_better), ("seconds",))
+        last = self.rounds_to(target, metric, greater_is_better, window)
+        return self.spent(("seconds",), last)
 
-    def _until(self, last: int | None, names: tuple[str, ...]) -> Any:
+    def models_to(
+        self,
+        target: float,
+        metric: str = "accuracy",
+        greater_is_better: bool | None = None,
+        window: int = 1,
+    ) -> float | None:
+        """Models transmitted up to and with that round: what FedDyn's tables count.
+
+        Traffic of each round relative to a FedAvg round of the same cohort, summed: for FedAvg the
+        number of rounds, twice that for a method that sends another vector of the model's size both ways.
+        """
+        last = self.rounds_to(target, metric, greater_is_better, window)
+        return self.spent(("models",), last)
+
+    def rise_time(
+        self,
+        metric: str = "accuracy",
+        share: float = 0.9,
+        greater_is_better: bool | None = None,
+        window: int = 1,
+    ) -> int | None:
+        """The first round with `share` of the final value, FSL's rise time; None if there is none.
+
+        Args:
+            metric: a column that is better the greater it is, and above 0 in the end.
+            share: of the final value; the paper takes 90 %.
+            greater_is_better: as in `rounds_to`.
+            window: evaluations that are averaged, for the final value too; the paper takes 10.
+
+        Example:
+            >>> history = History([{"round": t, "accuracy": 1 - 0.5**t} for t in range(1, 9)])
+            >>> history.rise_time(), history.rise_time(window=2)
+            (4, 4)
+        """
+        if not 0 < share <= 1:
+            raise HoldfastError(f"rise_time: share={share}; give more than 0 and at most 1.")
+        if greater_is_better is None:
+            greater_is_better = metrics.greater_is_better(metric, self.directions)
+        if not greater_is_better:
+            raise HoldfastError(
+                f"rise_time: `{metric}` is better low, and a share of where it ends says nothing; give "
+                f"a metric such as accuracy, or ask rounds_to for a target."
+            )
+        final = self.final(metric, window)
+        if final is None or not final > 0:
+            return None
+        # What is 90 % but for the rounding of a product is 90 %.
+        return self.rounds_to(share * final * (1 - 1e-12), metric, True, window)
+
+    def spent(self, names: tuple[str, ...], last: int | None) -> Any:
+        """The sum of columns up to and with a round; None without a round, or where one lacks them."""
         if last is None:
             return None
-        return sum(
-            record[name] for record in self.records if record["round"] <= last for name in names
-        )
+        until = [record for record in self.records if record["round"] <= last]
+        if any(name not in record for record in until for name in names):
+            return None
+        return sum(record[name] for record in until for name in names)
 
     def __repr__(self) -> str:
         names = self.columns
@@ -126,3 +235,19 @@ class History:
 
 def _cell(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _whole(window: int) -> int:
+    if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
+        raise HoldfastError(
+            f"history: window={window!r}; give how many evaluations are averaged, a whole number of "
+            f"at least 1.",
+            about=("window",),
+        )
+    return int(window)
+
+
+def _mean(values: list[float]) -> float:
+    """Rounded once, so that equal values have exactly their mean; not finite unless all are."""
+    known = all(abs(value) < _LARGEST for value in values)
+    return (math.fsum if known else sum)(values) / len(values)

@@ -10,6 +10,7 @@ from holdfast.report import curves, fairness, palette, summary
 from holdfast.report.splits import Split, splits
 from holdfast.report.standings import Standing, standings
 from holdfast.report.sweeps import Key, sweeps
+from holdfast.runs.compare import notes
 from holdfast.runs.results import Results
 
 Cell = dict[str, Any]  # what it says and what it is sorted by
@@ -20,13 +21,15 @@ def content(results: Results) -> dict[str, Any]:
     tables = [curves.measured(method) for method in results.methods]
     names = curves.metrics(tables, results.metric)
     client_names = fairness.metrics(results)
-    stands = standings(results, tables)
+    stands = standings(results)
     return {
         "title": title(results),
         "summary": summary.paragraph(results, stands),
         "highlights": [vars(h) for h in summary.highlights(results, stands)],
         "metric": results.metric,
         "target": results.target,
+        "window": results.window,
+        "notes": list(notes(results, results.methods[0])),
         "baseline": results.methods[0].label,
         "lower": {n: _lower(n, results) for n in (*names, *client_names)},
         "methods": [_method(i, stand) for i, stand in enumerate(stands)],
@@ -101,35 +104,25 @@ def _same(values: np.ndarray) -> int | list[int]:
 
 
 def _table(stands: list[Standing], metric: str, target: float | None) -> dict[str, Any]:
+    columns: dict[str, list[Cell]] = {}
+    if target is not None:
+        base = stands[0]
+        columns["rounds"] = [_cell(s.rounds, digits=0) for s in stands]
+        columns["saving"] = [_saving(base.rounds, s.rounds) for s in stands]
+        # Folders that are older than the count have none.
+        if any(s.models.spent for s in stands):
+            columns["models"] = [_cell(s.models, digits=1) for s in stands]
+        columns["MB"] = [_cell(s.megabytes, digits=1) for s in stands]
+        columns["saving in MB"] = [_saving(base.megabytes, s.megabytes) for s in stands]
+        columns["seconds"] = [_cell(s.seconds, digits=1) for s in stands]
+    if any(s.rise.reached for s in stands):
+        columns["rise time"] = [_cell(s.rise, digits=0) for s in stands]
+    columns[f"final {metric}"] = [_cell(s.final) for s in stands]
+    columns["MB in all"] = [_mean(s.megabytes_in_all) for s in stands]
     if target is None:
-        columns = [f"final {metric}", "MB in all", "seconds in all"]
-    else:
-        columns = [
-            "rounds",
-            "saving",
-            "MB",
-            "saving in MB",
-            "seconds",
-            f"final {metric}",
-            "MB in all",
-        ]
-    return {"columns": columns, "rows": [_row(s, stands[0], target) for s in stands]}
-
-
-def _row(stand: Standing, baseline: Standing, target: float | None) -> list[Cell]:
-    final = _cell(stand.final)
-    megabytes, seconds = _mean(stand.megabytes_in_all), _mean(stand.seconds_in_all)
-    if target is None:
-        return [final, megabytes, seconds]
-    return [
-        _cell(stand.rounds, f"> {stand.rounds_run}", digits=0),
-        _saving(baseline.rounds, stand.rounds),
-        _cell(stand.megabytes, f"> {megabytes['text']}", digits=1),
-        _saving(baseline.megabytes, stand.megabytes),
-        _cell(stand.seconds, f"> {seconds['text']}", digits=1),
-        final,
-        megabytes,
-    ]
+        columns["seconds in all"] = [_mean(s.seconds_in_all) for s in stands]
+    rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
+    return {"columns": list(columns), "rows": rows}
 
 
 def _mean(spread: Spread) -> Cell:
@@ -137,9 +130,9 @@ def _mean(spread: Spread) -> Cell:
     return {"text": f"{value:,.1f}", "value": value}
 
 
-def _cell(spread: Spread, otherwise: str = "-", digits: int | None = None) -> Cell:
+def _cell(spread: Spread, digits: int | None = None) -> Cell:
     value = None if spread.mean is None else number(spread.mean)
-    return {"text": in_figures(spread, otherwise, digits), "value": value}
+    return {"text": in_figures(spread, digits=digits), "value": value}
 
 
 def _saving(theirs: Spread, mine: Spread) -> Cell:
@@ -154,7 +147,7 @@ def _sweep(results: Results, stands: list[Standing]) -> dict[str, Any] | None:
     final = [Spread((None,)) if s.state == "diverged" else s.final for s in stands]
     figures = [(f"final {results.metric}", final)]
     if results.target is not None:
-        goal = f"to {results.metric} {results.target:g}"
+        goal = f"to {results.goal}"
         figures += [
             (f"rounds {goal}", [s.rounds for s in stands]),
             (f"MB {goal}", [s.megabytes for s in stands]),

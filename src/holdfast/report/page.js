@@ -185,9 +185,8 @@
     buildTable(byId("standings-table"), columns, rows, best);
     const several = data.methods.some((m) => m.seeds > 1);
     const parts = [several ? "Mean ± standard deviation over seeds." : "A single seed."];
-    if (data.target !== null)
-      parts.push(`Saving: how many times less than ${data.baseline}.`, "> means not reached within the rounds run.");
-    parts.push("Megabytes count both directions. Click a heading to sort.");
+    if (data.window > 1) parts.push(`Final: the mean of the last ${data.window} evaluations; curves are of single ones.`);
+    parts.push(...data.notes, "Megabytes count both directions. Click a heading to sort.");
     byId("standings-note").textContent = parts.join(" ");
   }
 

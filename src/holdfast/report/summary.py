@@ -1,10 +1,11 @@
 """The outcome in plain sentences, made from the figures."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 from holdfast.metrics import Spread, find, greater_is_better
-from holdfast.metrics.figures import in_figures, number, times_fewer
+from holdfast.metrics.figures import in_figures, more_times_fewer, number, times_fewer
 from holdfast.metrics.spread import best
 from holdfast.report import fairness
 from holdfast.report.standings import Standing
@@ -48,11 +49,12 @@ def _setting(results: Results, stands: list[Standing]) -> str:
 def _to_target(results: Results, stands: list[Standing]) -> list[str]:
     if results.target is None:
         return []
-    goal = f"{results.metric} {results.target:g}"
+    goal = results.goal
     first = best([s.rounds for s in stands], greater_is_better=False)
     if first is None:
         return [f"{_nobody(stands)} reached {goal} with every seed in the rounds run."]
     sentences = [_fastest(stands, first, goal)]
+    goal = f"{results.metric} {results.target:g}"
     cheapest = _cheapest(stands)
     if cheapest is not None and len(stands) > 1:
         sentences.append(_least_traffic(stands, first, cheapest))
@@ -83,6 +85,10 @@ def _fastest(stands: list[Standing], first: int, goal: str) -> str:
     saving = times_fewer(baseline.rounds, it.rounds)
     if first == 0:
         return f"{took}, and none of the others in fewer."
+    more = more_times_fewer(baseline.rounds, it.rounds)
+    if saving is None and more is not None and more >= 1.1:
+        least = in_figures(baseline.rounds, digits=0)
+        return f"{took}, more than {_tenths(more)} times fewer than {baseline.label} ({least})."
     if saving is None:
         return f"{took}, before all others."
     theirs = in_figures(baseline.rounds, digits=0)
@@ -100,7 +106,10 @@ def _cheapest(stands: list[Standing]) -> int | None:
 def _least_traffic(stands: list[Standing], first: int, cheapest: int) -> str:
     it, baseline = stands[cheapest], stands[0]
     saving = times_fewer(baseline.megabytes, it.megabytes)
+    more = more_times_fewer(baseline.megabytes, it.megabytes)
     fewer = f", {saving:.1f} times less than {baseline.label}" if saving and saving > 1 else ""
+    if more is not None and more >= 1.1:
+        fewer = f", more than {_tenths(more)} times less than {baseline.label}"
     who = "It also" if cheapest == first else it.label
     return f"{who} took the least traffic to get there: {in_figures(it.megabytes, digits=1)} MB{fewer}."
 
@@ -190,13 +199,12 @@ def highlights(results: Results, stands: list[Standing]) -> list[Highlight]:
     first = best([s.rounds for s in stands], greater_is_better=False)
     if first is not None:
         value = in_figures(stands[first].rounds, digits=0)
-        note = _against(baseline.label, times_fewer(baseline.rounds, stands[first].rounds), "fewer")
+        note = _against(baseline.label, baseline.rounds, stands[first].rounds, "fewer")
         found.append(Highlight("Fewest rounds to the target", value, first, note))
     cheapest = _cheapest(stands)
     if cheapest is not None:
         value = f"{in_figures(stands[cheapest].megabytes, digits=1)} MB"
-        saving = times_fewer(baseline.megabytes, stands[cheapest].megabytes)
-        note = _against(baseline.label, saving, "less")
+        note = _against(baseline.label, baseline.megabytes, stands[cheapest].megabytes, "less")
         found.append(Highlight("Least traffic to the target", value, cheapest, note))
     ended = _best_final(results, stands)
     if ended is not None:
@@ -211,10 +219,18 @@ def highlights(results: Results, stands: list[Standing]) -> list[Highlight]:
     return found
 
 
-def _against(baseline: str, saving: float | None, word: str) -> str:
-    if saving is None or saving <= 1:
-        return ""
-    return f"{saving:.1f} times {word} than {baseline}"
+def _against(baseline: str, theirs: Spread, mine: Spread, word: str) -> str:
+    saving, more = times_fewer(theirs, mine), more_times_fewer(theirs, mine)
+    if saving is not None and saving > 1:
+        return f"{saving:.1f} times {word} than {baseline}"
+    if more is not None and more >= 1.1:
+        return f"more than {_tenths(more)} times {word} than {baseline}"
+    return ""
+
+
+def _tenths(more: float) -> str:
+    """Rounded down, for it is more than that."""
+    return f"{math.floor(10 * more) / 10:.1f}"
 
 
 def _beside(baseline: str, spread: Spread, top: int) -> str:

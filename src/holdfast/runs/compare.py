@@ -1,59 +1,170 @@
-"""The table of a comparison: rounds, bytes and seconds to a target, as the papers print it."""
+"""The table of a comparison: what it took to reach a target, as the papers print it."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from rich import box
+from rich.console import Console, Group
+from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 from holdfast.metrics import Spread
 from holdfast.metrics.figures import digits_of_megabytes, in_figures, saving
 from holdfast.runs.results import MethodResult, Results
 
+# Names of columns and cells, one row per method.
+Column = tuple[str, list[str]]
+# Characters of a label that a line has at least.
+_NAME = 12
 
-def table(results: Results, baseline: str | None = None) -> Table:
-    """One row per method."""
-    metric, target = results.metric, results.target
+
+def table(results: Results, baseline: str | None = None, console: Console | None = None) -> Group:
+    """One row per method; where a line has no room for all columns, the rest in a second table."""
     against = results.baseline(baseline)
-    goal = f" by {metric}" if target is None else f" to {metric} {target:g}"
+    names = [f"{m.label} ({m.state})" if m.state else m.label for m in results.methods]
+    columns = list(_columns(results, against))
     count = len(results.methods)
-    title = f"{count} method{'s' * (count > 1)}{goal}"
-    shown = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    shown.add_column("method", min_width=12, overflow="fold")
-    columns = ["rounds", "saving", "MB", "saving", "seconds"] if target is not None else ["MB"]
-    for name in (*columns, "final"):
+    aim = "by" if results.target is None else "to"
+    title = f"{count} method{'s' * (count > 1)} {aim} {results.goal}"
+    parts: list[Any] = [Text(title, style="italic")]
+    for few in _fitting(names, columns, console or Console()):
+        parts.append(_table(names, few))
+    parts += [Text(line, style="dim italic") for line in notes(results, against)]
+    return Group(*parts)
+
+
+def _table(names: Sequence[str], columns: Sequence[Column]) -> Table:
+    shown = Table(box=box.SIMPLE_HEAD)
+    shown.add_column("method", min_width=_NAME, overflow="fold")
+    for name, _ in columns:
         shown.add_column(name, justify="right", no_wrap=True)
-    for method in results.methods:
-        shown.add_row(*_row(method, against, metric, target))
-    if target is not None:
-        shown.caption = (
-            f"Saving against {against.label}: how many times fewer. "
-            f"> means not reached within the rounds run."
-        )
-        shown.caption_justify = "left"
+    for label, *cells in zip(names, *(cells for _, cells in columns), strict=True):
+        shown.add_row(label, *cells)
     return shown
 
 
-def _row(
-    method: MethodResult, against: MethodResult, metric: str, target: float | None
-) -> list[str]:
-    total = sum(h["bytes_down"].sum() + h["bytes_up"].sum() for h in method.histories)
-    total /= len(method.histories) * 1e6
-    name = f"{method.label} ({method.state})" if method.state else method.label
-    final = _figures(method.last(metric), 3)
-    digits = digits_of_megabytes(total)
+def _fitting(
+    names: Sequence[str], columns: list[Column], console: Console
+) -> Iterator[list[Column]]:
+    """Columns in as many tables as it takes for each to fit the terminal."""
+    now: list[Column] = []
+    # A table is never wider than where it is measured, and names are folded if they must be.
+    anywhere, short = Console(width=10_000), [name[:_NAME] for name in names]
+    for column in columns:
+        whole = Measurement.get(anywhere, anywhere.options, _table(short, [*now, column])).maximum
+        if now and whole > console.width:
+            yield now
+            now = []
+        now.append(column)
+    yield now
+
+
+def _columns(results: Results, against: MethodResult) -> Iterator[Column]:
+    methods, metric, target, window = (
+        results.methods,
+        results.metric,
+        results.target,
+        results.window,
+    )
+    final = ("final", [in_figures(m.last(metric, window), digits=3, between="±") for m in methods])
+    total = [m.in_all("bytes_down", "bytes_up").per(1e6) for m in methods]
     if target is None:
-        return [name, f"{total:.{digits}f}", final]
-    rounds, bytes_ = method.rounds_to(target, metric), method.bytes_to(target, metric)
-    megabytes = Spread(tuple(None if v is None else v / 1e6 for v in bytes_.values))
-    return [
-        name,
-        _figures(rounds, 0, f"> {method.rounds}"),
-        saving(against.rounds_to(target, metric), rounds),
-        _figures(megabytes, digits, f"> {total:.{digits}f}"),
-        saving(against.bytes_to(target, metric), bytes_),
-        _figures(method.seconds_to(target, metric), 1),
-        final,
-    ]
+        # The deviation is of no interest: it is how many rounds were run.
+        yield "MB", [f"{s.mean or 0:.{_digits(s)}f}" for s in total]
+        yield final
+    else:
+        rounds = [m.rounds_to(target, metric, window) for m in methods]
+        base = against.rounds_to(target, metric, window)
+        yield "rounds", [_brief(s, 0) for s in rounds]
+        yield "saving", [saving(base, s) for s in rounds]
+        bytes_ = [m.bytes_to(target, metric, window).per(1e6) for m in methods]
+        base = against.bytes_to(target, metric, window).per(1e6)
+        yield "MB", [_brief(s, _digits(all_)) for s, all_ in zip(bytes_, total, strict=True)]
+        yield "saving", [saving(base, s) for s in bytes_]
+        yield final
+        models = [m.models_to(target, metric, window) for m in methods]
+        if any(s.spent for s in models):
+            yield "models", [_brief(s, 1) for s in models]
+        yield "seconds", [_brief(m.seconds_to(target, metric, window), 1) for m in methods]
+    rise = [m.rise_time(metric, window) for m in methods]
+    if any(s.reached for s in rise):
+        yield "rise", [_brief(s, 0) for s in rise]
 
 
-def _figures(spread: Spread, digits: int, otherwise: str = "-") -> str:
+def _digits(total: Spread) -> int:
+    return digits_of_megabytes(total.mean or 0)
+
+
+def _brief(spread: Spread, digits: int) -> str:
     # A terminal has no room for spaces in the middle of a number.
-    return in_figures(spread, otherwise, digits, between="±")
+    return in_figures(spread, "-", digits, between="±")
+
+
+def notes(results: Results, against: MethodResult) -> Iterator[str]:
+    """What stands below the table: how its columns are counted, and what is said too boldly by it."""
+    if results.target is not None:
+        when = (
+            "at the first evaluation there"
+            if results.window == 1
+            else f"when the mean of the last {results.window} evaluations is there"
+        )
+        yield (
+            f"Counted {when}. Saving: how many times less than {against.label}. > and <: not "
+            f"reached by every seed, a bound of the mean by the rounds run. Models: traffic "
+            f"relative to FedAvg rounds of the same cohorts."
+        )
+        other = results.other_order() if results.window == 1 else {}
+        if other:
+            told = ", ".join(f"{label} {_brief(spread, 0)}" for label, spread in other.items())
+            yield (
+                f"By the mean of 10 evaluations (--window 10) the order is another: {told} rounds."
+            )
+    if any(m.rise_time(results.metric, results.window).reached for m in results.methods):
+        yield "Rise: rounds to 90 % of the method's own final value."
+
+
+def records(results: Results, baseline: str | None = None) -> list[dict[str, Any]]:
+    """Plain numbers, one dictionary per method; `_more_than` is a bound where not every seed got there."""
+    metric, target, window = results.metric, results.target, results.window
+    found = []
+    for method in results.methods:
+        figures = {"final": method.last(metric, window), "rise": method.rise_time(metric, window)}
+        if target is not None:
+            figures |= {
+                "rounds": method.rounds_to(target, metric, window),
+                "models": method.models_to(target, metric, window),
+                "megabytes": method.bytes_to(target, metric, window).per(1e6),
+                "seconds": method.seconds_to(target, metric, window),
+            }
+        row: dict[str, Any] = {
+            "method": method.label,
+            "state": method.state,
+            "metric": metric,
+            "target": target,
+            "window": window,
+            "seeds": len(method.histories),
+        }
+        for name, spread in figures.items():
+            row |= {name: spread.mean, f"{name}_deviation": spread.deviation}
+            if name not in ("final", "rise"):
+                row |= {f"{name}_more_than": spread.more_than, f"{name}_seeds": len(spread.reached)}
+        if target is not None:
+            base = results.baseline(baseline)
+            row["saving"] = saving(base.rounds_to(target, metric, window), figures["rounds"])
+            theirs = base.bytes_to(target, metric, window).per(1e6)
+            row["saving_in_megabytes"] = saving(theirs, figures["megabytes"])
+        found.append(row)
+    return found
+
+
+def write_csv(results: Results, path: Path, baseline: str | None = None) -> Path:
+    """The records as a file of comma-separated values."""
+    rows = records(results, baseline)
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path

@@ -39,6 +39,7 @@ def create(study: Study, out: Path | None) -> RunFolder:
         study.metric,
         {m.label: {"of": m.of, "values": m.swept.values} for m in study.methods if m.swept.values},
         study.model.greater_is_better,
+        study.window,
     )
     return RunFolder.create(path, study.file.as_used(), _split(study), methods)
 

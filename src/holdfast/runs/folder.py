@@ -3,7 +3,7 @@
 experiment.toml     the experiment file as used
 environment.json    versions, machine, command
 split.json          who has how many examples of which label
-methods.json        the methods in their order, target and metric, and directions of metrics if declared
+methods.json        the methods in their order; target, metric and window; directions of metrics if declared
 log.txt             what happened when
 methods/fedavg/seed-0/
     history.jsonl       one line per round: what was measured, bytes, clients
@@ -165,8 +165,8 @@ class RunFolder:
         return SeedFolder(self.path / "methods" / method_folder / f"seed-{seed}")
 
     def description(self) -> dict[str, Any]:
-        """What `compare` and `report` need to know: the methods in their order, target, metric, and
-        whether greater is better of metrics that were declared."""
+        """What `compare` and `report` need to know: the methods in their order, target, metric, window,
+        and whether greater is better of metrics that were declared."""
         return json.loads((self.path / "methods.json").read_text())
 
     def environment(self) -> dict[str, Any]:
@@ -198,6 +198,7 @@ def description(
     metric: str,
     points: Mapping[str, Mapping[str, Any]] | None = None,
     greater_is_better: Declared = (),
+    window: int = 1,
 ) -> dict[str, Any]:
     """Labels and folders of methods, of what sweep they are a point, and by what they are compared.
 
@@ -208,7 +209,7 @@ def description(
         {"label": label, "folder": folder, **({"point": swept[label]} if label in swept else {})}
         for label, folder in methods
     ]
-    about = {"methods": listed, "target": target, "metric": metric}
+    about = {"methods": listed, "target": target, "metric": metric, "window": window}
     declared = dict(directions(greater_is_better))
     return about | {"greater_is_better": declared} if declared else about
 

@@ -1,15 +1,20 @@
 """What runs achieved: histories by method and seed, and the papers' figures made from them."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from holdfast.errors import HoldfastError, did_you_mean
-from holdfast.metrics import Spread
-from holdfast.metrics.metric import Declared
+from holdfast.metrics import Spread, find
+from holdfast.metrics.metric import Declared, check_target
 from holdfast.record.history import History
 from holdfast.runs.folder import RunFolder
+
+# Reported numbers of the FSL paper are means over a rolling window of so many rounds.
+FSL_WINDOW = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,32 +44,63 @@ class MethodResult:
         """Whether greater is better, by the name of a metric, where a folder declares it."""
         return self.histories[0].directions
 
-    def last(self, metric: str) -> Spread:
-        """The metric when it was last measured."""
-        return Spread(tuple(_last_measured(h, metric) for h in self.histories))
+    def last(self, metric: str, window: int = 1) -> Spread:
+        """The metric when it was last measured, or its mean over the last evaluations."""
+        known = [h.final(metric, window) if metric in h.columns else None for h in self.histories]
+        return Spread(tuple(known))
 
-    def rounds_to(self, target: float, metric: str) -> Spread:
+    def rounds_to(self, target: float, metric: str, window: int = 1) -> Spread:
         """Rounds to the target."""
-        return self._over_seeds(History.rounds_to, target, metric)
+        run = [len(h) for h in self.histories]
+        return self._to(self._reached(target, metric, window), run)
 
-    def bytes_to(self, target: float, metric: str) -> Spread:
+    def bytes_to(self, target: float, metric: str, window: int = 1) -> Spread:
         """Bytes in both directions up to the target."""
-        return self._over_seeds(History.bytes_to, target, metric)
+        return self._spent(("bytes_down", "bytes_up"), self._reached(target, metric, window))
 
-    def seconds_to(self, target: float, metric: str) -> Spread:
+    def models_to(self, target: float, metric: str, window: int = 1) -> Spread:
+        """Models transmitted up to the target; none in folders that are older than the count."""
+        return self._spent(("models",), self._reached(target, metric, window))
+
+    def seconds_to(self, target: float, metric: str, window: int = 1) -> Spread:
         """Seconds up to the target."""
-        return self._over_seeds(History.seconds_to, target, metric)
+        return self._spent(("seconds",), self._reached(target, metric, window))
 
-    def _over_seeds(self, figure: Callable[..., Any], target: float, metric: str) -> Spread:
+    def in_all(self, *names: str) -> Spread:
+        """Sums of columns over all rounds run."""
+        return self._spent(names, [_last_round(h) for h in self.histories])
+
+    def rise_time(self, metric: str, window: int = 1) -> Spread:
+        """Rounds to 90 % of where each seed ended; none for a metric that is better low."""
+        about = find(metric, self.directions)
+        if about is None or not about.greater_is_better:
+            return Spread((None,) * len(self.histories))
+        return Spread(
+            tuple(
+                h.rise_time(metric, window=window) if metric in h.columns else None
+                for h in self.histories
+            )
+        )
+
+    def _reached(self, target: float, metric: str, window: int) -> list[int | None]:
         # A seed stopped before its first evaluation has measured nothing.
-        known = (metric in history.columns for history in self.histories)
-        pairs = zip(self.histories, known, strict=True)
-        return Spread(tuple(figure(h, target, metric) if k else None for h, k in pairs))
+        return [
+            h.rounds_to(target, metric, window=window) if metric in h.columns else None
+            for h in self.histories
+        ]
+
+    def _spent(self, names: tuple[str, ...], until: Sequence[int | None]) -> Spread:
+        pairs = zip(self.histories, until, strict=True)
+        in_all = [h.spent(names, _last_round(h)) for h in self.histories]
+        return self._to([h.spent(names, last) for h, last in pairs], in_all)
+
+    def _to(self, values: Sequence[Any], in_all: Sequence[Any]) -> Spread:
+        known = all(spent is not None for spent in in_all)
+        return Spread(tuple(values), tuple(in_all) if known else ())
 
 
-def _last_measured(history: History, metric: str) -> float | None:
-    values = [record[metric] for record in history if record.get(metric) is not None]
-    return float(values[-1]) if values else None
+def _last_round(history: History) -> int:
+    return int(history[-1]["round"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,11 +111,53 @@ class Results:
     metric: str
     target: float | None
     folders: tuple[RunFolder, ...]
+    window: int = 1  # evaluations whose mean must be at the target
 
     @property
     def directions(self) -> Declared:
         """Whether greater is better, by the name of a metric, where a folder declares it."""
         return self.methods[0].directions
+
+    @property
+    def goal(self) -> str:
+        """What is to be reached, and how that is counted."""
+        if self.target is None:
+            return self.metric
+        return f"{self.metric} {self.target:g} ({self.counting})"
+
+    @property
+    def counting(self) -> str:
+        """Which round counts as the one that reached the target."""
+        return (
+            "first evaluation there" if self.window == 1 else f"mean of {self.window} evaluations"
+        )
+
+    def other_order(self, window: int = FSL_WINDOW) -> dict[str, Spread]:
+        """Rounds to the target with another window, of methods that change places by it."""
+        if self.target is None or max(self._evaluations) < window:
+            return {}
+        now, then = (
+            [m.rounds_to(self.target, self.metric, w) for m in self.methods]
+            for w in (self.window, window)
+        )
+        turned = {
+            number
+            for i, a in enumerate(now)
+            for j, b in enumerate(now)
+            if _before(a, b) and _before(then[j], then[i])
+            for number in (i, j)
+        }
+        ordered = sorted(turned, key=lambda i: (then[i].mean is None, then[i].mean))
+        return {self.methods[i].label: then[i] for i in ordered}
+
+    @property
+    def _evaluations(self) -> list[int]:
+        """How often each seed of each method was measured."""
+        return [
+            sum(record.get(self.metric) is not None for record in history)
+            for method in self.methods
+            for history in method.histories
+        ]
 
     def baseline(self, asked: str | None = None) -> MethodResult:
         """The method others are compared with: the one asked for, or the first."""
@@ -91,10 +169,26 @@ class Results:
         return self.methods[labels.index(asked)]
 
 
+def _before(one: Spread, other: Spread) -> bool:
+    """Whether every seed of one got there, in fewer rounds on average than the other at best."""
+    least = other.mean if other.more_than is None else other.more_than
+    return one.mean is not None and least is not None and one.mean < least
+
+
 def load(
-    paths: Sequence[str | Path], target: float | None = None, metric: str | None = None
+    paths: Sequence[str | Path],
+    target: float | None = None,
+    metric: str | None = None,
+    window: int | None = None,
 ) -> Results:
-    """Read run folders; methods of the same name in several folders keep the folder's name."""
+    """Read run folders; methods of the same name in several folders keep the folder's name.
+
+    Args:
+        paths: the folders.
+        target: the value to reach; the first folder's unless given, for the metric it is meant for.
+        metric: what is compared; the first folder's unless given.
+        window: evaluations whose mean must be at the target; the first folder's unless given.
+    """
     folders = [RunFolder.open(p) for p in paths]
     described = [f.description() for f in folders]
     labels = [m["label"] for d in described for m in d["methods"]]
@@ -112,10 +206,33 @@ def load(
         raise HoldfastError(
             f"{paths[0]}: no method has run a round yet; go on with `holdfast resume {paths[0]}`."
         )
-    metric = metric or described[0]["metric"]
+    own = described[0]
+    # A target belongs to its metric: a loss is not at 0.95 when an accuracy is.
+    if target is None and metric in (None, own["metric"]):
+        target = own["target"]
+    metric = metric or own["metric"]
     _check_metric(metric, methods)
-    target = described[0]["target"] if target is None else target
-    return Results(tuple(methods), metric, target, tuple(folders))
+    size = own.get("window", 1) if window is None else window
+    loaded = Results(tuple(methods), metric, target, tuple(folders), size)
+    _check_window(loaded)
+    # Somebody's own accuracy may be in percent; then it is above 1 somewhere.
+    if target is not None and not any(
+        np.nanmax(h[metric].astype(float), initial=0) > 1
+        for m in methods
+        for h in m.histories
+        if metric in h.columns
+    ):
+        check_target(metric, target, directions)
+    return loaded
+
+
+def _check_window(results: Results) -> None:
+    most = max(results._evaluations)
+    if not results.window <= max(most, 1):
+        raise HoldfastError(
+            f"window {results.window}: `{results.metric}` was measured {most} times at most, so no mean of "
+            f"{results.window} evaluations is there; give a smaller one."
+        )
 
 
 def _method(

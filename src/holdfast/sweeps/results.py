@@ -41,16 +41,18 @@ class SweptRun:
         values = [] if self.failed else [record.get(metric) for record in self.history]
         return [float(v) for v in values if v is not None and math.isfinite(v)]
 
-    def _until(self, target: float | None, metric: str | None) -> tuple[int | None, float | None]:
+    def _until(
+        self, target: float | None, metric: str | None, window: int
+    ) -> tuple[int | None, float | None]:
         """Rounds and megabytes to the target, or in all."""
         if target is None or metric is None:
             spent = sum(r["bytes_down"] + r["bytes_up"] for r in self.history)
             return len(self.history), spent / 1e6
         known = metric in self.history.columns and not self.failed
-        rounds = self.history.rounds_to(target, metric) if known else None
+        rounds = self.history.rounds_to(target, metric, window=window) if known else None
         if rounds is None:
             return None, None
-        spent = self.history.bytes_to(target, metric) or 0
+        spent = self.history.spent(("bytes_down", "bytes_up"), rounds)
         return rounds, spent / 1e6
 
 
@@ -90,6 +92,7 @@ class SweepTable:
                 **row.point,
                 **{n: getattr(row, n).mean for n in names},
                 **{f"{n}_deviation": getattr(row, n).deviation for n in names},
+                **{f"{n}_more_than": getattr(row, n).more_than for n in ("rounds", "megabytes")},
             }
             for row in self.rows
         ]
@@ -108,7 +111,7 @@ class SweepTable:
             none = "diverged" if row.final.mean is None else "-"
             cells += [in_figures(row.final, "diverged"), in_figures(row.best, none)]
         if self.target is not None:
-            cells.append(in_figures(row.rounds, "not reached", digits=0))
+            cells.append(in_figures(row.rounds, digits=0))
         return [*cells, in_figures(row.megabytes, precision=2)]
 
 
@@ -137,12 +140,16 @@ class Sweep:
         """Whether greater is better, by the name of a metric, where the model declares it."""
         return dict(pair for run in self for pair in directions(run.history.directions))
 
-    def table(self, metric: str | None = None, target: float | None = None) -> SweepTable:
+    def table(
+        self, metric: str | None = None, target: float | None = None, window: int = 1
+    ) -> SweepTable:
         """One row per point, with mean and deviation over seeds.
 
         Args:
             metric: what is compared; accuracy unless given, or the first that was measured.
-            target: count rounds and megabytes until the metric first is there.
+            target: count rounds and megabytes until the metric is there.
+            window: it is there when the mean of so many evaluations is; 1, the first evaluation
+                there, unless given. `final` and `best` are of single evaluations.
         """
         metric = self._metric(metric)
         if target is not None and metric is None:
@@ -151,15 +158,17 @@ class Sweep:
             )
         about = None if metric is None else find(metric, self.directions)
         up = None if about is None else about.greater_is_better
-        rows = (_result(runs, metric, up, target) for runs in self.runs)
+        rows = (_result(runs, metric, up, target, window) for runs in self.runs)
         return SweepTable(tuple(rows), metric, target)
 
-    def best(self, metric: str | None = None, target: float | None = None) -> Point:
+    def best(
+        self, metric: str | None = None, target: float | None = None, window: int = 1
+    ) -> Point:
         """The point with the best final metric, or with the fewest rounds to a target.
 
         A point counts only if every seed got there.
         """
-        table = self.table(metric, target)
+        table = self.table(metric, target, window)
         if table.metric is None:
             raise HoldfastError("sweep: nothing was measured; give sweep(evaluate=...).")
         spreads = [row.final if target is None else row.rounds for row in table]
@@ -190,15 +199,18 @@ def _result(
     metric: str | None,
     greater_is_better: bool | None,
     target: float | None,
+    window: int,
 ) -> PointResult:
     measured = [run._measured(metric) if metric else [] for run in runs]
     top = max if greater_is_better else min
     directed = greater_is_better is not None
-    until = [run._until(target, metric) for run in runs]
+    until = [run._until(target, metric, window) for run in runs]
+    # What a run spent in all is a lower bound for one that did not get there.
+    in_all = [run._until(None, None, 1) for run in runs]
     return PointResult(
         dict(runs[0].point),
         final=Spread(tuple(values[-1] if values else None for values in measured)),
         best=Spread(tuple(top(values) if values and directed else None for values in measured)),
-        rounds=Spread(tuple(rounds for rounds, _ in until)),
-        megabytes=Spread(tuple(megabytes for _, megabytes in until)),
+        rounds=Spread(tuple(n for n, _ in until), tuple(float(n or 0) for n, _ in in_all)),
+        megabytes=Spread(tuple(mb for _, mb in until), tuple(mb or 0.0 for _, mb in in_all)),
     )
