@@ -59,7 +59,7 @@ ABOUT = {
         ("algorithm", "alpha"),
     ),
     "the method's compressor": (
-        lambda: run(algorithm=hf.algorithms.dcgd(hf.wires.Quantise(PERSONAL))),
+        lambda: run(algorithm=hf.algorithms.dcgd(hf.wires.Quantise(hf.PerClient([2, 3])))),
         ("algorithm", "wire", "compressor", "levels"),
     ),
     "the method's wire": (

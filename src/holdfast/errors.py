@@ -67,6 +67,20 @@ def first_wrong(**right: bool) -> About:
     return next(((name,) for name, fine in right.items() if not fine), ())
 
 
+def expect(owner: str, name: str, given: object, kind: type, example: str) -> None:
+    """Refuse an argument of another type, such as the name of what was meant."""
+    if not isinstance(given, kind):
+        raise HoldfastError(
+            f"{owner}: {name}={given!r} is a {type(given).__name__}; give {_a(kind.__name__)}, such as "
+            f"{example}.",
+            about=(name,),
+        )
+
+
+def _a(noun: str) -> str:
+    return f"{'an' if noun[:1] in 'AEIOU' else 'a'} {noun}"
+
+
 def explain_arguments(function: Callable[P, R], owner: str | None = None) -> Callable[P, R]:
     """Give a misspelt keyword its correction instead of Python's bare TypeError."""
     parameters = inspect.signature(function).parameters.values()

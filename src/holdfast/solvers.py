@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from jax import lax, tree
 
-from holdfast.core.hyper import Hyper
+from holdfast.core.hyper import Hyper, Range, check_ranges
 from holdfast.core.struct import Struct, static
 from holdfast.errors import HoldfastError
 from holdfast.trees import Number, Tree, axpy, float_type, norm
@@ -93,11 +94,13 @@ class GradientDescent(Solver):
         [1. 2.] True
     """
 
+    ranges = MappingProxyType({"step": Range(0, open=True)})
     step: Hyper
     tolerance: Hyper = 1e-6
     max_steps: int = static(default=100_000)
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         _check("GradientDescent", self.tolerance, self.max_steps)
 
     def minimise(self, loss: Loss, grad: Gradient, start: Tree) -> Optimum:

@@ -387,11 +387,57 @@ def test_a_client_without_data_joins_a_group(x64):
         hf.flix.cluster_optima(QUADRATIC, with_empty, alone, hf.Local(0.2, steps=1), rounds=1)
 
 
+def solve_quadratics(algorithm):
+    return hf.simulate(
+        algorithm, QUADRATIC, random_quadratics(7)[0], hf.Local(0.1, steps=1), rounds=3
+    )
+
+
 CASES = {
     "alpha": (lambda: hf.algorithms.flix(1.5), r"Flix: alpha=1\.5; give numbers in \[0, 1\]"),
     "alpha of one": (
         lambda: hf.algorithms.flix(hf.PerClient([0.1, -1])),
         r"give numbers in \[0, 1\]",
+    ),
+    "alpha of numpy": (
+        lambda: hf.algorithms.flix(np.float32(1.5)),
+        r"Flix: alpha=1\.5; give numbers in \[0, 1\]",
+    ),
+    "alpha in a tuple": (
+        lambda: hf.algorithms.flix((0.2, 1.5)),
+        r"Flix: alpha=\(0\.2, 1\.5\); give a number, or hf\.PerClient of one for each client",
+    ),
+    "alpha in quotes": (
+        lambda: hf.algorithms.flix("0.3"),
+        r"alpha='0\.3'; give numbers in \[0, 1\]",
+    ),
+    "alpha by a function": (
+        lambda: solve_quadratics(hf.algorithms.flix(hf.PerClient(lambda mine: 1.5))),
+        r"Flix: alpha=.*1\.5.*; give numbers in \[0, 1\]",
+    ),
+    "alpha by a schedule": (
+        lambda: solve_quadratics(hf.algorithms.flix(lambda t: 1.0 - t, solver=QUICK)),
+        r"Flix: alpha=-1\.0 in round 3; give numbers in \[0, 1\]",
+    ),
+    "by in quotes": (
+        lambda: hf.algorithms.flix(0.5, by="diana"),
+        r"flix: by='diana' is a str; give an Algorithm, such as hf\.algorithms\.diana",
+    ),
+    "solver in quotes": (
+        lambda: hf.algorithms.flix(0.5, solver="LBFGS"),
+        r"Flix: solver='LBFGS' is a str; give a Solver, such as hf\.solvers\.LBFGS\(\)",
+    ),
+    "solver of local optima": (
+        lambda: hf.flix.local_optima(*logistic(0), "LBFGS"),
+        r"local_optima: solver='LBFGS' is a str",
+    ),
+    "optimum is the former name": (
+        lambda: hf.algorithms.flix(0.5, optimum="LBFGS"),
+        r"unknown argument `optimum`; it is called `solver` now",
+    ),
+    "negative smoothness": (
+        lambda: hf.algorithms.flix_one_shot(0.5, hf.PerClient([1.0, -1.0])),
+        r"OneShot: smoothness=\[1\.0, -1\.0\]; give numbers of at least 0",
     ),
     "pooled": (lambda: hf.algorithms.flix(0.5, hf.algorithms.centralised()), r"pools the clients"),
     "two budgets": (

@@ -153,9 +153,41 @@ REFUSED = {
         r"Dynamic keeps client states .* let everyone take part",
     ),
     "no k": (lambda: W.RandK(), {}, r"RandK: k=None, share=None; give one of them"),
-    "k too small": (lambda: W.TopK(k=0), {}, r"TopK: k=0; give at least 1"),
+    "k too small": (lambda: W.TopK(k=0), {}, r"TopK: k=0; give whole numbers of at least 1"),
+    "k not whole": (lambda: W.RandK(k=2.5), {}, r"RandK: k=2\.5; give whole numbers"),
+    "k of a client": (
+        lambda: W.RandK(k=hf.PerClient([3, 0])),
+        {},
+        r"k=\[3, 0\]; give whole numbers",
+    ),
+    "k in quotes": (lambda: W.TopK(k="3"), {}, r"TopK: k='3'; give whole numbers"),
+    "k above d": (
+        lambda: hf.algorithms.dcgd(W.RandK(k=5)),
+        {},
+        r"RandK: k=5, but a reply has 4 numbers; give at most 4, or share=1\.0",
+    ),
+    "k above d for one": (
+        lambda: hf.algorithms.dcgd(W.TopK(k=hf.PerClient([1] * 9 + [7]))),
+        {},
+        r"TopK: k=7, but a reply has 4 numbers",
+    ),
+    "k of a later round": (
+        lambda: hf.algorithms.dcgd(W.RandK(k=lambda t: 2 - 2 * t)),
+        {"rounds": 2},
+        r"RandK: k=0\.0 in round 2; give whole numbers of at least 1",
+    ),
+    "a name for a compressor": (
+        lambda: hf.algorithms.diana("RandK"),
+        {},
+        r"Diana: compressor='RandK' is a str; give a Compressor, such as hf\.wires\.RandK",
+    ),
+    "beta": (
+        lambda: hf.algorithms.diana(W.RandK(k=2), beta=-1),
+        {},
+        r"Diana: beta=-1; give numbers in \[0, 1\]",
+    ),
     "share too large": (lambda: W.TopK(share=2.0), {}, r"share=2\.0; give a number in \(0, 1\]"),
-    "levels": (lambda: W.Quantise(0), {}, r"Quantise: levels=0; give at least 1"),
+    "levels": (lambda: W.Quantise(0), {}, r"Quantise: levels=0; give whole numbers of at least 1"),
     "cast": (lambda: W.Cast("int8"), {}, r"Cast: dtype='int8'; give 'bfloat16' or 'float16'"),
     "one broadcast": (
         lambda: W.Downlink(W.Wire(), W.TopK(k=hf.PerClient([1, 2]))),
@@ -171,7 +203,7 @@ def test_refused(name):
     make, settings, message = REFUSED[name]
     clients, _ = random_quadratics(0)
     with pytest.raises(hf.HoldfastError, match=message) as caught:
-        hf.simulate(make(), QUADRATIC, clients, FIVE_STEPS, rounds=1, **settings)
+        hf.simulate(make(), QUADRATIC, clients, FIVE_STEPS, **{"rounds": 1} | settings)
     assert "\n" not in str(caught.value)
 
 

@@ -7,7 +7,7 @@ from holdfast.core.algorithm import Algorithm
 from holdfast.core.combinators import Chain
 from holdfast.core.hyper import Hyper
 from holdfast.core.rule import Rule
-from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.errors import HoldfastError, expect, explain_arguments
 from holdfast.rules import FirstOrderMAML, Flix, OneShot
 from holdfast.solvers import LBFGS, Solver
 from holdfast.wires import Compressed, Compressor, Diana
@@ -55,6 +55,7 @@ def flix(alpha: Hyper, by: Algorithm = _DGD, solver: Solver = _FIND) -> Algorith
 
     Reference: Gasanov et al., "FLIX", AISTATS 2022.
     """
+    expect("flix", "by", by, Algorithm, "hf.algorithms.diana(hf.wires.RandK(k=10))")
     if by.regroup is not None:
         raise HoldfastError(
             f"flix: {by.name} pools the clients, so there are none to personalise for; "

@@ -83,6 +83,7 @@ class Algorithm(Struct):
     def check_wire(self, payload: Tree, clients: int, everyone: bool) -> None:
         """Refuse a wire that this rule would diverge or drift with."""
         wire = type(self.wire).__name__
+        self.wire.check(payload)
         restless = [p for p in parts_of(self.rule) if Need.CALM_WIRE in p.needs]
         if restless and not self.wire.lossless:
             ids = range(clients if hyper.varies(self.wire) else 1)

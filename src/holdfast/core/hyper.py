@@ -3,10 +3,12 @@
 Rules never see either: schedules become numbers before the round, `PerClient` before the client.
 """
 
+import dataclasses
 import functools
+import math
 import numbers
-from collections.abc import Callable, Iterable
-from typing import Annotated, Any, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +18,7 @@ from jax import tree
 from jax.typing import DTypeLike
 
 from holdfast.core.struct import Struct
-from holdfast.errors import HoldfastError
+from holdfast.errors import About, HoldfastError
 from holdfast.trees import Number, Tree
 
 T = TypeVar("T")
@@ -56,6 +58,74 @@ class PerClient(Struct):
 Hyper: TypeAlias = Annotated[Any, float | Schedule | PerClient]
 
 
+class Range(NamedTuple):
+    """What a hyper-parameter may be. A class has `ranges`, by the names of its fields."""
+
+    least: float
+    most: float = math.inf
+    whole: bool = False
+    open: bool = False  # `least` itself is not allowed
+
+    def __str__(self) -> str:
+        kind = "whole numbers" if self.whole else "numbers"
+        if self.most < math.inf:
+            return f"{kind} in {'(' if self.open else '['}{self.least:g}, {self.most:g}]"
+        return f"{kind} above {self.least:g}" if self.open else f"{kind} of at least {self.least:g}"
+
+    def holds(self, values: np.ndarray) -> bool:
+        """Whether all of them may be."""
+        above = values > self.least if self.open else values >= self.least
+        fits = above & (values <= self.most) & np.isfinite(values)
+        return bool((fits & (values == np.floor(values)) if self.whole else fits).all())
+
+
+def _structs_in(thing: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """A struct and every one in its fields, with the names that lead there."""
+    if isinstance(thing, tuple | list):
+        for inside in thing:
+            yield from _structs_in(inside, path)
+    if isinstance(thing, Struct) and dataclasses.is_dataclass(thing):
+        yield path, thing
+        for field in dataclasses.fields(thing):
+            yield from _structs_in(getattr(thing, field.name), (*path, field.name))
+
+
+def check_ranges(thing: Any, when: str = "", above: About = ()) -> None:
+    """Refuse hyper-parameters outside their ranges, as far as they are numbers already."""
+    for path, part in _structs_in(thing):
+        for name, allowed in getattr(part, "ranges", {}).items():
+            value = getattr(part, name)
+            if value is None or callable(value) or isinstance(value, jax.core.Tracer):
+                continue
+            given = value.values if _is_per_client(value) else value
+            if callable(given) or isinstance(given, jax.core.Tracer):
+                continue
+            owner = type(part).__name__
+            about = (*above, *(path if path[:1] == ("wire",) else ()), name)
+            several = isinstance(given, list | tuple) or np.ndim(given) > 0
+            if several and not _is_per_client(value):
+                raise HoldfastError(
+                    f"{owner}: {name}={_brief(given)}; give a number, or hf.PerClient of one for each "
+                    f"client.",
+                    about=about,
+                )
+            try:
+                fits = not isinstance(given, str) and allowed.holds(np.asarray(given, float))
+            except (TypeError, ValueError):
+                fits = False
+            if not fits:
+                raise HoldfastError(
+                    f"{owner}: {name}={_brief(given)}{when}; give {allowed}.", about=about
+                )
+
+
+def _brief(given: Any) -> str:
+    """A value as a message shows it: a number as a number, not with its type."""
+    scalar = isinstance(given, np.generic) or getattr(given, "ndim", None) == 0
+    text = repr(given.item() if scalar else given).replace("\n", " ")
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 def _is_per_client(leaf: Any) -> bool:
     return isinstance(leaf, PerClient)
 
@@ -92,6 +162,11 @@ def of_population(thing: T, clients: Iterable[Tree]) -> T:
 def varies(thing: Any) -> bool:
     """Whether anything in it differs between clients."""
     return any(map(_is_per_client, tree.leaves(thing, is_leaf=_is_per_client)))
+
+
+def scheduled(thing: Any) -> bool:
+    """Whether anything in it differs between rounds."""
+    return any(map(callable, tree.leaves(thing, is_leaf=_is_per_client)))
 
 
 def values(number: Hyper, clients: int) -> np.ndarray:

@@ -52,6 +52,9 @@ class Wire(Struct):
         """Server: the mean payload and the new state, from the mean of what was received."""
         return mean, state
 
+    def check(self, payload: Tree) -> None:
+        """Refuse replies of these shapes, before a run begins."""
+
     def noise(self, payload: Tree) -> float:
         """Variance of what the server takes for a reply, relative to the square of the reply."""
         return 0.0

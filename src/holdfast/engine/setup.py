@@ -101,6 +101,8 @@ def _checked(given: Experiment) -> Setup:
     for evaluator in evaluators:
         evaluator.check(given.model, params, len(given.clients))
     now = hyper.at_round(algorithm, 0)
+    # What a function of a client's examples or a schedule comes to.
+    hyper.check_ranges(now, above=("algorithm",))
     selection = _selection(given, algorithm, clients, params) if given.select else None
     begun = template(now, params, any(e.keeps_last_models for e in evaluators))
     now.check_wire(begun.payload, len(clients), isinstance(cohort, Everyone))

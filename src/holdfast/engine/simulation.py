@@ -130,7 +130,9 @@ class Simulation:
     def advance(self, state: RunState) -> RunState:
         """The state after one more round."""
         began, t = time.perf_counter(), state.round
-        plan, now = self.planner(t), hyper.at_round(self.setup.algorithm, state.round)
+        plan, now = self.planner(t), hyper.at_round(self.setup.algorithm, t)
+        if hyper.scheduled(self.setup.algorithm):
+            hyper.check_ranges(now, f" in round {t + 1}", ("algorithm",))
         left_out, compiling = 0, CompileTime()
         if len(plan.ids):
             self.preparer.compiling = compiling

@@ -11,7 +11,7 @@ from holdfast.core.local import Local
 from holdfast.data.clients import Clients
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.simulation import Simulation
-from holdfast.errors import explain_arguments
+from holdfast.errors import expect, explain_arguments
 from holdfast.models.model import Model
 from holdfast.rules import Flix
 from holdfast.solvers import LBFGS, Known, Solver
@@ -66,6 +66,7 @@ def local_optima(
         >>> bool((optima.gradient_norms <= 0.1).all())
         True
     """
+    expect("local_optima", "solver", solver, Solver, "hf.solvers.LBFGS()")
     algorithm = Algorithm(Flix(1.0, solver), name="local_optima")
     given = Experiment(algorithm, model, clients, Local(1.0), seed=seed, params=params)
     simulation = Simulation(given)

@@ -1,14 +1,14 @@
 """FLIX: every client deploys an explicit mixture of its own optimum and a global model."""
 
 import dataclasses
+from types import MappingProxyType
 
 import jax.numpy as jnp
-import numpy as np
 
 from holdfast.core import hyper
 from holdfast.core.combinators import Wrapper
 from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt, Traits
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, expect
 from holdfast.solvers import LBFGS, Optimum, Solver
 from holdfast.trees import Tree, float_type, scale, sub
 
@@ -51,17 +51,15 @@ class Flix(Rule):
     """
 
     needs = frozenset({Need.WHOLE_MODEL})
+    ranges = MappingProxyType({"alpha": hyper.Range(0, 1)})
     alpha: hyper.Hyper
     solver: Solver = LBFGS()
 
     def __post_init__(self) -> None:
-        given = self.alpha.values if isinstance(self.alpha, hyper.PerClient) else self.alpha
-        if isinstance(given, int | float | list | np.ndarray):
-            values = np.asarray(given, float)
-            if not ((values >= 0) & (values <= 1)).all():
-                raise HoldfastError(
-                    f"Flix: alpha={given}; give numbers in [0, 1].", about=("alpha",)
-                )
+        expect("Flix", "solver", self.solver, Solver, "hf.solvers.LBFGS()")
+        if self.alpha is None:
+            raise HoldfastError("Flix: alpha=None; give numbers in [0, 1].", about=("alpha",))
+        hyper.check_ranges(self)
 
     @property
     def traits(self) -> Traits:
@@ -116,7 +114,11 @@ class OneShot(Wrapper):
     Reference: Gasanov et al., "FLIX", AISTATS 2022, theorem 1.
     """
 
+    ranges = MappingProxyType({"smoothness": hyper.Range(0)})
     smoothness: hyper.Hyper
+
+    def __post_init__(self) -> None:
+        hyper.check_ranges(self)
 
     @property
     def traits(self) -> Traits:

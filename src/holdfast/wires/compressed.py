@@ -7,6 +7,8 @@ from holdfast.trees import Tree
 from holdfast.wires.compressor import (
     Coded,
     Compressor,
+    check_compressor,
+    check_sizes,
     code_bits,
     compress,
     decompress,
@@ -50,12 +52,18 @@ class Compressed(Wire):
     lossless = False
     compressor: Compressor
 
+    def __post_init__(self) -> None:
+        check_compressor("Compressed", self.compressor)
+
     def encode(self, payload: Tree, mine: Tree, key: jax.Array) -> tuple[Tree, Tree, Tree]:
         coded = compress(self.compressor, payload, key)
         return coded, decompress(self.compressor, coded), mine
 
     def receive(self, coded: Coded) -> Tree:
         return decompress(self.compressor, coded)
+
+    def check(self, payload: Tree) -> None:
+        check_sizes(self.compressor, payload)
 
     def noise(self, payload: Tree) -> float:
         return noise_of(self.compressor, payload) if self.compressor.unbiased else 0.0

@@ -9,7 +9,7 @@ from jax import tree
 from jax.typing import DTypeLike
 
 from holdfast.core.struct import Struct, static
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, expect
 from holdfast.trees import Number, Tree
 from holdfast.wires.packing import Field, Reader, pack
 
@@ -53,6 +53,9 @@ class Compressor(Struct):
         leaves of it: the variance bound, or that of a contraction whose error comes back."""
         return self.omega(size) if self.unbiased else (1 - self.delta(size)) / self.delta(size)
 
+    def check_size(self, size: int) -> None:
+        """Refuse to compress vectors of `size` numbers, the largest that a reply has."""
+
     def fields(self, code: Tree, dtype: DTypeLike) -> list[Field]:
         """The code as whole numbers at their bit width."""
         raise NotImplementedError
@@ -60,6 +63,11 @@ class Compressor(Struct):
     def read(self, message: Reader, size: int, dtype: DTypeLike, key: jax.Array) -> Tree:
         """The code again, from the fields of a message."""
         raise NotImplementedError
+
+
+def check_compressor(wire: str, given: object) -> None:
+    """Refuse what is no compressor, such as the name of one."""
+    expect(wire, "compressor", given, Compressor, "hf.wires.RandK(k=10)")
 
 
 class Part(NamedTuple):
@@ -139,6 +147,12 @@ def decompress(compressor: Compressor, coded: Coded, damped: bool = False) -> Tr
         contracts = not (damped and compressor.unbiased)
         vectors.append(v if contracts else (compressor.damping(part.size) * v).astype(part.dtype))
     return coded.layout.payload(vectors)
+
+
+def check_sizes(compressor: Compressor, payload: Tree) -> None:
+    """Refuse a compressor that the largest vector of a payload is too small for."""
+    parts = VectorLayout.of(payload).parts
+    compressor.check_size(max((p.size for p in parts), default=0))
 
 
 def noise_of(compressor: Compressor, payload: Tree) -> float:

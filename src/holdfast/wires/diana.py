@@ -1,8 +1,10 @@
 """Compression of differences to a shift that learns, so that nothing is lost in the end."""
 
+from types import MappingProxyType
+
 import jax
 
-from holdfast.core.hyper import Hyper
+from holdfast.core.hyper import Hyper, Range, check_ranges
 from holdfast.core.rule import State
 from holdfast.core.wire import Wire
 from holdfast.trees import Number, Tree, add, axpy, scale, sub, zeros
@@ -11,6 +13,7 @@ from holdfast.wires.compressor import (
     Coded,
     Compressor,
     VectorLayout,
+    check_compressor,
     compress,
     decompress,
     noise_of,
@@ -56,8 +59,13 @@ class Diana(Wire):
 
     lossless = False
     hears_each = False
+    ranges = MappingProxyType({"beta": Range(0, 1)})
     compressor: Compressor
     beta: Hyper | None = None
+
+    def __post_init__(self) -> None:
+        check_compressor("Diana", self.compressor)
+        check_ranges(self)
 
     def init(self, payload: Tree, broadcast: Tree) -> State:
         return State(server=zeros(payload), client=zeros(payload))  # h, h_i
@@ -89,6 +97,7 @@ class Diana(Wire):
     def noise(self, payload: Tree) -> float:
         return noise_of(self.compressor, payload)
 
+    check = Compressed.check
     bits_up = Compressed.bits_up
     pack = Compressed.pack
     unpack = Compressed.unpack

@@ -6,7 +6,14 @@ from holdfast.core import hyper
 from holdfast.core.rule import State
 from holdfast.errors import HoldfastError
 from holdfast.trees import Number, Tree, add, sub
-from holdfast.wires.compressor import Compressor, code_bits, compress, decompress
+from holdfast.wires.compressor import (
+    Compressor,
+    check_compressor,
+    check_sizes,
+    code_bits,
+    compress,
+    decompress,
+)
 from holdfast.wires.wrapper import WireWrapper
 
 
@@ -48,6 +55,7 @@ class Downlink(WireWrapper):
     compressor: Compressor
 
     def __post_init__(self) -> None:
+        check_compressor("Downlink", self.compressor)
         if hyper.varies(self.compressor):
             raise HoldfastError(
                 "Downlink: the compressor differs between clients, and everybody receives the same "
@@ -70,6 +78,11 @@ class Downlink(WireWrapper):
         replica, inner = state
         payload, inner = self.inner.decode(mean, inner, share)
         return payload, (replica, inner)
+
+    def check(self, payload: Tree) -> None:
+        self.inner.check(payload)
+        # A broadcast has a model in it, as delta is one.
+        check_sizes(self.compressor, payload)
 
     def bits_down(self, broadcast: Tree) -> int:
         return code_bits(self.compressor, broadcast)

@@ -6,7 +6,14 @@ from holdfast.core.rule import State
 from holdfast.core.wire import Wire
 from holdfast.trees import Tree, add, sub, zeros
 from holdfast.wires.compressed import Compressed
-from holdfast.wires.compressor import Coded, Compressor, compress, decompress, noise_of
+from holdfast.wires.compressor import (
+    Coded,
+    Compressor,
+    check_compressor,
+    compress,
+    decompress,
+    noise_of,
+)
 
 
 class ErrorFeedback(Wire):
@@ -44,6 +51,9 @@ class ErrorFeedback(Wire):
     lossless = False
     compressor: Compressor
 
+    def __post_init__(self) -> None:
+        check_compressor("ErrorFeedback", self.compressor)
+
     def init(self, payload: Tree, broadcast: Tree) -> State:
         return State(client=zeros(payload))
 
@@ -59,6 +69,7 @@ class ErrorFeedback(Wire):
     def noise(self, payload: Tree) -> float:
         return noise_of(self.compressor, payload)
 
+    check = Compressed.check
     bits_up = Compressed.bits_up
     pack = Compressed.pack
     unpack = Compressed.unpack

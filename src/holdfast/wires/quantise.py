@@ -1,6 +1,7 @@
 """Send every coordinate, each in fewer bits."""
 
 import math
+from types import MappingProxyType
 from typing import NamedTuple
 
 import jax
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from holdfast.core.hyper import Hyper
+from holdfast.core.hyper import Hyper, Range, check_ranges
 from holdfast.core.struct import static
 from holdfast.errors import HoldfastError
 from holdfast.trees import Number
@@ -52,13 +53,11 @@ class Quantise(Compressor):
     Reference: Alistarh et al., "QSGD", NeurIPS 2017.
     """
 
+    ranges = MappingProxyType({"levels": Range(1, whole=True)})
     levels: Hyper
 
     def __post_init__(self) -> None:
-        if isinstance(self.levels, int | float) and self.levels < 1:
-            raise HoldfastError(
-                f"Quantise: levels={self.levels}; give at least 1.", about=("levels",)
-            )
+        check_ranges(self)
 
     def _levels(self) -> Number:
         if isinstance(self.levels, int | float | np.number):

@@ -1,6 +1,8 @@
 """Send some coordinates: k at random, or the k largest."""
 
 import math
+import numbers
+from types import MappingProxyType
 from typing import NamedTuple
 
 import jax
@@ -8,12 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from holdfast.core.hyper import Hyper
+from holdfast.core.hyper import Hyper, PerClient, Range, check_ranges
 from holdfast.core.struct import static
 from holdfast.errors import HoldfastError
 from holdfast.trees import Number
 from holdfast.wires.compressor import Compressor
 from holdfast.wires.packing import Field, Reader, float_width, floats
+
+_RANGES = MappingProxyType({"k": Range(1, whole=True)})
 
 
 class Sparse(NamedTuple):
@@ -30,10 +34,18 @@ def _check(owner: str, k: Hyper | None, share: float | None) -> None:
             f"or their share in (0, 1].",
             about=("share",),
         )
-    if isinstance(k, int | float) and k < 1:
-        raise HoldfastError(f"{owner}: k={k}; give at least 1.", about=("k",))
-    if share is not None and not 0 < share <= 1:
-        raise HoldfastError(f"{owner}: share={share}; give a number in (0, 1].", about=("share",))
+    if share is not None and not (isinstance(share, numbers.Real) and 0 < share <= 1):
+        raise HoldfastError(f"{owner}: share={share!r}; give a number in (0, 1].", about=("share",))
+
+
+def _check_size(owner: str, k: Hyper | None, size: int) -> None:
+    largest = 0 if k is None else float(np.max(k.values if isinstance(k, PerClient) else k))
+    if largest > size:
+        raise HoldfastError(
+            f"{owner}: k={largest:g}, but a reply has {size} numbers; give at most {size}, or share=1.0 for "
+            f"all of them.",
+            about=("k",),
+        )
 
 
 def _kept(k: Number, share: float | None, size: int) -> Number:
@@ -116,13 +128,17 @@ class RandK(Compressor):
     Reference: Khirirat et al., "Distributed learning with compressed gradients", 2018.
     """
 
+    ranges = _RANGES
     k: Hyper | None = None
     share: float | None = static(default=None)
     shared_seed: bool = static(default=False)
 
     def __post_init__(self) -> None:
-        if self.k is None or isinstance(self.k, int | float):
-            _check("RandK", self.k, self.share)
+        _check("RandK", self.k, self.share)
+        check_ranges(self)
+
+    def check_size(self, size: int) -> None:
+        _check_size("RandK", self.k, size)
 
     def _draw(self, size: int, key: jax.Array) -> jax.Array:
         return jnp.argsort(jax.random.bits(key, (size,)))
@@ -188,12 +204,16 @@ class TopK(Compressor):
     """
 
     unbiased = False
+    ranges = _RANGES
     k: Hyper | None = None
     share: float | None = static(default=None)
 
     def __post_init__(self) -> None:
-        if self.k is None or isinstance(self.k, int | float):
-            _check("TopK", self.k, self.share)
+        _check("TopK", self.k, self.share)
+        check_ranges(self)
+
+    def check_size(self, size: int) -> None:
+        _check_size("TopK", self.k, size)
 
     def encode(self, v: jax.Array, key: jax.Array) -> Sparse:
         return _keep_first(jnp.argsort(-jnp.abs(v)), _kept(self.k, self.share, v.size), v)
