@@ -77,11 +77,11 @@ CASES = {
     ),
     "negative step size": (
         lambda: hf.Local(learning_rate=-0.1),
-        r"Local: learning_rate=-0\.1; give a number above 0",
+        r"Local: learning_rate=-0\.1; give numbers above 0",
     ),
     "a schedule that falls to zero": (
         lambda: run(local=hf.Local(lambda t: 0.1 - 0.1 * t), rounds=2),
-        "learning_rate is 0.0 in round 1; give a schedule that stays above 0",
+        r"Local: learning_rate=0\.0 in round 2; give numbers above 0",
     ),
     "no steps": (
         lambda: hf.Local(0.1, steps=0),

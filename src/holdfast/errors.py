@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeAlias, TypeVar
 
+import numpy as np
+
 P = ParamSpec("P")
 R = TypeVar("R")
 About: TypeAlias = tuple[str | int, ...]
@@ -79,6 +81,16 @@ def expect(owner: str, name: str, given: object, kind: type, example: str) -> No
 
 def _a(noun: str) -> str:
     return f"{'an' if noun[:1] in 'AEIOU' else 'a'} {noun}"
+
+
+def whole_number(owner: str, name: str, value: object, least: int = 1) -> int:
+    """A number that counts something, of Python's or NumPy's types, as Python's; refuses any other."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or int(value) < least:  # type: ignore[call-overload]
+        raise HoldfastError(
+            f"{owner}: {name}={value!r}; give a whole number of at least {least}.", about=(name,)
+        )
+    return int(value)  # type: ignore[call-overload]
 
 
 def explain_arguments(function: Callable[P, R], owner: str | None = None) -> Callable[P, R]:

@@ -188,7 +188,7 @@ WRONG = {
     "a value out of range": (
         (RATE, '"local.learning_rate" = [0.05, -0.2]'),
         26,
-        "learning_rate=-0.2; give a number above 0.",
+        "learning_rate=-0.2; give numbers above 0.",
     ),
     "an unknown key of [local]": (
         (RATE, "local.learningrate = [0.05]"),

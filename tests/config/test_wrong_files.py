@@ -118,7 +118,7 @@ WRONG = {
     "a value out of range": (
         ("learning_rate = 0.1", "learning_rate = -0.1"),
         15,
-        "learning_rate=-0.1; give a number above 0.",
+        "learning_rate=-0.1; give numbers above 0.",
     ),
     "epochs and steps": (
         ("batch_size = 50", "epochs = 1\nsteps = 2"),

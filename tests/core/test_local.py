@@ -189,3 +189,29 @@ def test_a_pull_alone_does_not_move_a_parameter_under_adam():
     )
     assert float(run.params[1]) == float(begin[1])
     assert abs(float(run.params[0]) - 0.7) > 0.1
+
+
+def test_numbers_of_numpy_are_numbers():
+    given = hf.Local(np.float32(0.1), steps=np.int64(5), batch_size=np.int32(2))
+    plain = hf.Local(0.1, steps=5, batch_size=2)
+    assert (type(given.steps), type(given.batch_size)) == (int, int)
+    assert jax.tree.structure(given) == jax.tree.structure(plain)
+    assert hf.Local(0.1, epochs=np.uint8(3)).epochs == 3
+
+
+@pytest.mark.parametrize("zero", [0, 0.0, np.float32(0)])
+def test_no_momentum_is_said_in_two_ways(zero):
+    """0 and None are one program, and methods that need plain steps take both."""
+    clients = tiny_clients()
+    model = hf.models.softmax_regression(classes=3)
+    none, also = (hf.Local(0.1, batch_size=4, momentum=m) for m in (None, zero))
+    params = model.init(jax.random.key(0), clients.examples)
+    assert jax.tree.structure(none.at(0, params)) == jax.tree.structure(also.at(0, params))
+    server = clients[0]
+    for algorithm in (hf.algorithms.scaffold(), hf.algorithms.two_way_transfer()):
+        runs = [
+            hf.simulate(algorithm, model, clients, m, 2, server=hf.Server(server, m))
+            for m in (none, also)
+        ]
+        assert same_bits(runs[0].params, runs[1].params)
+    assert hf.Local(0.1, momentum=zero, optimizer=optax.adam).optimizer is optax.adam

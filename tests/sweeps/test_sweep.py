@@ -137,7 +137,7 @@ WRONG = {
     "nothing": ({}, "over names nothing"),
     "what a constructor refuses": (
         {"rule.alpha": [1], "local.learning_rate": [0.1, -1]},
-        "sweep, alpha=1, learning_rate=-1: Local: learning_rate=-1; give a number above 0.",
+        "sweep, alpha=1, learning_rate=-1: Local: learning_rate=-1; give numbers above 0.",
     ),
     "a fraction of an epoch": (
         {"local.epochs": [1, 1.5]},

@@ -118,14 +118,14 @@ class Algorithm(Struct):
                 "experiment file [server] with examples = 500",
                 about=("server",),
             )
-        elif server_local.momentum is not None or server_local.optimizer is not None:
+        elif server_local.has_momentum or server_local.optimizer is not None:
             self._refuse(
                 Need.PLAIN_SERVER_STEPS,
                 "the server's Local has momentum or an optimiser; remove it",
                 about=(
                     "server",
                     "local",
-                    "optimizer" if server_local.momentum is None else "momentum",
+                    "momentum" if server_local.has_momentum else "optimizer",
                 ),
             )
         plain = self.rule.traits.plain_leaves(params)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from jax import tree
 
@@ -34,7 +34,7 @@ class Combinator(Rule):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         spoken_for = {name for base in cls.__mro__ if base is not Rule for name in vars(base)}
-        forgotten = [name for name in (*MOMENTS, "traits") if name not in spoken_for]
+        forgotten = [name for name in (*MOMENTS, "traits", "inside") if name not in spoken_for]
         if forgotten:
             raise TypeError(
                 f"{cls.__name__}: a combinator speaks for the rules inside it and forgets "
@@ -104,6 +104,11 @@ class Chain(Combinator):
         """Those of all its rules."""
         return Traits.of_all([rule.traits for rule in self.rules])
 
+    def inside(self, state: State) -> tuple[tuple[Rule, State], ...]:
+        """Its rules in their order."""
+        states = zip(state.server, state.client, strict=True)
+        return tuple((r, State(*own)) for r, own in zip(self.rules, states, strict=True))
+
     def init(self, params: Tree) -> State:
         states = [rule.init(params) for rule in self.rules]
         return State(tuple(s.server for s in states), tuple(s.client for s in states))
@@ -165,6 +170,10 @@ class Wrapper(Combinator):
     def traits(self) -> Traits:
         """Those of the inner rule."""
         return self.inner.traits
+
+    def inside(self, state: State) -> tuple[tuple[Rule, State], ...]:
+        """The inner rule; all that is remembered is its own."""
+        return ((self.inner, state),)
 
     def init(self, params: Tree) -> State:
         return self.inner.init(self.part(params))
@@ -228,6 +237,13 @@ class Uploaded(Wrapper):
         return upload
 
 
+class TurnState(NamedTuple):
+    """What the server remembers that also takes turns: the inner rule's, and as a client would."""
+
+    inner: Tree
+    own: Tree
+
+
 class ServerTurn(Wrapper):
     r"""After the clients, the server takes a round of the inner rule with a client state of its own.
 
@@ -273,14 +289,18 @@ class ServerTurn(Wrapper):
         inner = self.inner.traits
         return dataclasses.replace(inner, needs=inner.needs | self.needs)
 
+    def inside(self, state: State) -> tuple[tuple[Rule, State], ...]:
+        """The inner rule, without what the server remembers as a client."""
+        return ((self.inner, state._replace(server=state.server.inner)),)
+
     def init(self, params: Tree) -> State:
         state = self.inner.init(params)
-        return State(server=(state.server, state.client), client=state.client)
+        return State(server=TurnState(state.server, state.client), client=state.client)
 
     def send(self, at: ServerView) -> tuple[Tree, Tree]:
         state, mine = at.state
         msg, state = self.inner.send(at._replace(state=state))
-        return msg, (state, mine)
+        return msg, TurnState(state, mine)
 
     def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
         rule, (state, mine) = self.inner, at.state
@@ -293,7 +313,7 @@ class ServerTurn(Wrapper):
         moved, upload = rule.reply(moved, me)
         heard = rule.hear(moved, upload, me.heard_by_server())
         more, state = rule.step(scale(self.gamma, moved), heard, here._replace(state=state))
-        return add(delta, more), (state, rule.settle(moved, heard, me))
+        return add(delta, more), TurnState(state, rule.settle(moved, heard, me))
 
 
 def _whole_model(*_: Any) -> NoReturn:

@@ -110,8 +110,9 @@ def check_ranges(thing: Any, when: str = "", above: About = ()) -> None:
                     about=about,
                 )
             try:
-                fits = not isinstance(given, str) and allowed.holds(np.asarray(given, float))
-            except (TypeError, ValueError):
+                number = not isinstance(given, str | bool)
+                fits = number and allowed.holds(np.asarray(given, float))
+            except (TypeError, ValueError, OverflowError):
                 fits = False
             if not fits:
                 raise HoldfastError(
@@ -124,6 +125,11 @@ def _brief(given: Any) -> str:
     scalar = isinstance(given, np.generic) or getattr(given, "ndim", None) == 0
     text = repr(given.item() if scalar else given).replace("\n", " ")
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def is_zero(value: Hyper) -> bool:
+    """Whether this is the number 0, known before the run."""
+    return isinstance(value, numbers.Real) and value == 0
 
 
 def _is_per_client(leaf: Any) -> bool:

@@ -1,7 +1,7 @@
 """Local training: what a client does between receiving the model and replying. One solver for all."""
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +10,10 @@ from jax import lax, tree
 
 from holdfast.core import hyper
 from holdfast.core.debug import position, watch
-from holdfast.core.hyper import Hyper
+from holdfast.core.hyper import Hyper, Range
 from holdfast.core.rule import Tilt, per_leaf
 from holdfast.core.struct import Struct, static
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, whole_number
 from holdfast.trees import Mask, Number, Tree, flatten, mix, norm, resolve_mask
 
 # From the step size to an optax optimiser: `optax.adam`, `functools.partial(optax.adam, b1=0.8)`.
@@ -51,7 +51,7 @@ class Local(Struct):
         shuffle: a new order in each pass; False keeps the stored order.
         clip: largest global norm of a gradient, corrections included.
         weight_decay: $\lambda$, outside the clip.
-        momentum: heavy-ball factor.
+        momentum: heavy-ball factor; none unless given, and 0 is none.
         momentum_on: leaves that have momentum, as one bool per leaf or a function of the leaf's
             path; all unless given.
         optimizer: instead of SGD, the function that makes an optax optimiser from the step size
@@ -73,6 +73,12 @@ class Local(Struct):
         [0.15, 0.3, 0.45]
     """
 
+    ranges: ClassVar[dict[str, Range]] = {
+        "learning_rate": Range(0, open=True),
+        "clip": Range(0, open=True),
+        "weight_decay": Range(0),
+        "momentum": Range(0),
+    }
     learning_rate: Hyper
     epochs: int | None = static(default=None)
     steps: int | None = static(default=None)
@@ -93,54 +99,64 @@ class Local(Struct):
             )
         for name in ("epochs", "steps", "batch_size"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise HoldfastError(
-                    f"Local: {name}={value!r}; give a whole number of at least 1.", about=(name,)
-                )
+            if value is not None:
+                # Of Python's own type, whatever was given: programs are known by these.
+                object.__setattr__(self, name, whole_number("Local", name, value))
         if self.last_batch not in ("keep", "drop"):
             raise HoldfastError(
                 f"Local: last_batch={self.last_batch!r}; give 'keep' or 'drop'.",
                 about=("last_batch",),
             )
-        for name, strict in (
-            ("learning_rate", True),
-            ("clip", True),
-            ("weight_decay", False),
-            ("momentum", False),
-        ):
-            value = getattr(self, name)
-            if isinstance(value, hyper.PerClient):
+        for name in self.ranges:
+            if isinstance(getattr(self, name), hyper.PerClient):
                 raise HoldfastError(
                     f"Local: {name} is one value per client, and all clients train alike; give a number "
                     f"or a schedule over rounds.",
                     about=(name,),
                 )
-            if isinstance(value, int | float) and not (value > 0 if strict else value >= 0):
-                least = "above 0" if strict else "of at least 0"
-                raise HoldfastError(f"Local: {name}={value}; give a number {least}.", about=(name,))
-        if self.optimizer is not None and self.momentum is not None:
+        if self.learning_rate is None:
+            raise HoldfastError(
+                "Local: learning_rate=None; give a number above 0, such as 0.1.",
+                about=("learning_rate",),
+            )
+        hyper.check_ranges(self)
+        if self.optimizer is not None and (
+            not callable(self.optimizer) or isinstance(self.optimizer, optax.GradientTransformation)
+        ):
+            raise HoldfastError(
+                f"Local: optimizer is a {type(self.optimizer).__name__}; give the function that makes one "
+                f"from the step size, such as optax.adam.",
+                about=("optimizer",),
+            )
+        if self.optimizer is not None and self.has_momentum:
             raise HoldfastError(
                 "Local: momentum and optimizer are both given; give the optimiser its momentum.",
                 about=("momentum",),
             )
         if self.momentum_on is not None and not callable(self.momentum_on):
+            if isinstance(self.momentum_on, str) or not isinstance(self.momentum_on, Iterable):
+                raise HoldfastError(
+                    f"Local: momentum_on={self.momentum_on!r}; give one bool per leaf, or a function of "
+                    f"the leaf's path.",
+                    about=("momentum_on",),
+                )
             object.__setattr__(self, "momentum_on", tuple(self.momentum_on))
+
+    @property
+    def has_momentum(self) -> bool:
+        """Whether there is any: 0 is none."""
+        return self.momentum is not None and not hyper.is_zero(self.momentum)
 
     def at(self, t: int, params: Tree) -> Steps:
         """The numbers of round `t` for a model like `params`."""
-        numbers = (self.learning_rate, self.clip, self.weight_decay, self.momentum)
-        learning_rate, clip, weight_decay, momentum = hyper.at_round(numbers, t)
-        if isinstance(learning_rate, float) and not learning_rate > 0:
-            raise HoldfastError(
-                f"Local: learning_rate is {learning_rate} in round {t}; "
-                f"give a schedule that stays above 0.",
-                about=("local", "learning_rate"),
-            )
+        now = hyper.at_round(self, t)
+        if hyper.scheduled(self):
+            hyper.check_ranges(now, f" in round {t + 1}", ("local",))
         on = (True,) * len(tree.leaves(params))
         if self.momentum_on is not None:
             on = resolve_mask(self.momentum_on, params, "Local: momentum_on")
-        per_leaf = tuple(momentum if m else None for m in on)
-        return Steps(learning_rate, clip, weight_decay, per_leaf, self.optimizer)
+        per_leaf = tuple(now.momentum if m and self.has_momentum else None for m in on)
+        return Steps(now.learning_rate, now.clip, now.weight_decay, per_leaf, self.optimizer)
 
 
 def _bounded(steps: Steps, g: list[Any], decay: list[Any], y: list[Any]) -> list[Any]:

@@ -272,6 +272,10 @@ class Rule(Struct):
             plain_leaves=lambda params: (everywhere,) * len(tree.leaves(params)),
         )
 
+    def inside(self, state: State) -> tuple[tuple["Rule", State], ...]:
+        """The rules directly inside it, each with its part of a state that `init` laid out."""
+        return ()
+
     def init(self, params: Tree) -> State:
         """Server state and one client's first state."""
         return State()

@@ -32,6 +32,10 @@ class Wire(Struct):
     hears_each: ClassVar[bool] = True  # the server learns every reply, not only their mean
     replicates: ClassVar[bool] = False  # a broadcast says what changed since the one before
 
+    def inside(self, state: State) -> tuple[tuple["Wire", State], ...]:
+        """The wires directly inside it, each with its part of a state that `init` laid out."""
+        return ()
+
     def init(self, payload: Tree, broadcast: Tree) -> State:
         """Server state and one client's first state."""
         return State()

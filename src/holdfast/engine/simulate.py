@@ -1,7 +1,7 @@
 """Running rounds: `rounds` yields the state after each, `simulate` runs a number of them."""
 
 import dataclasses
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Unpack
 
@@ -12,6 +12,9 @@ from holdfast import processes
 from holdfast.client_states.states import ClientStates
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.local import Local
+from holdfast.core.memory import Memory
+from holdfast.core.rule import Rule
+from holdfast.core.wire import Wire
 from holdfast.data.clients import Clients
 from holdfast.engine.experiment import Experiment, Settings, described
 from holdfast.engine.server import Server
@@ -106,6 +109,20 @@ class Run:
     def rows(self) -> ClientStates:
         """The former name of `client_states`."""
         return self.state.client_states
+
+    @property
+    def participation(self) -> np.ndarray:
+        """Who took part: one row per round, True for clients whose reply counted."""
+        return self.ledger.participation(len(self.client_states))
+
+    def memory(
+        self,
+        kind: type[Rule] | type[Wire],
+        clients: int | Sequence[int] | np.ndarray | None = None,
+        which: int | None = None,
+    ) -> Memory:
+        """What a rule or a wire remembers after the last round; see `hf.RunState.memory`."""
+        return self.state.memory(kind, clients, which)
 
     @property
     def view(self) -> EvaluationView:

@@ -78,6 +78,7 @@ class Simulation:
             client_states=ClientStates(first, len(setup.clients), setup.storage),
             ledger=Ledger(nbytes(setup.params)),
             history=History(directions=self.experiment.model.greater_is_better),
+            algorithm=setup.algorithm,
         )
 
     def go_on_from(self, start: RunState | None) -> RunState:
@@ -101,7 +102,7 @@ class Simulation:
                     about=("start",),
                 )
         kept = start.client_states.kept_by(self.setup.storage)
-        return dataclasses.replace(start, client_states=kept)
+        return dataclasses.replace(start, client_states=kept, algorithm=self.setup.algorithm)
 
     def inputs(self, state: RunState, plan: RoundPlan, now: Algorithm | None = None) -> RoundInputs:
         """What the next round is a function of; `now` is the algorithm with that round's numbers."""
@@ -133,7 +134,8 @@ class Simulation:
         plan, now = self.planner(t), hyper.at_round(self.setup.algorithm, t)
         if hyper.scheduled(self.setup.algorithm):
             hyper.check_ranges(now, f" in round {t + 1}", ("algorithm",))
-        left_out, compiling = 0, CompileTime()
+        left_out: tuple[int, ...] = ()
+        compiling = CompileTime()
         if len(plan.ids):
             self.preparer.compiling = compiling
             inputs = self.inputs(state, plan, now)
@@ -143,8 +145,8 @@ class Simulation:
             self.planner(t + 1)
             # Waits for the round to be over.
             accepted = np.asarray(result.accepted)
-            left_out = len(plan.ids) - int(accepted.sum())
-            if left_out == len(plan.ids):
+            left_out = tuple(np.setdiff1d(plan.ids, plan.clients[accepted]).tolist())
+            if len(left_out) == len(plan.ids):
                 raise RoundFailedError(
                     f"round {t + 1}: not one of {len(plan.ids)} clients returned finite numbers. Try a "
                     f"smaller learning_rate, a clip in Local, or engine=hf.DebugEngine() to see where."
@@ -154,7 +156,8 @@ class Simulation:
                 state, params=result.x, server=result.server, client_states=kept
             )
         cohort = tuple(int(i) for i in plan.ids)
-        entry = Entry(t + 1, cohort, *self.traffic.of_round(now, state, plan.ids))
+        bits_down, bits_up = self.traffic.of_round(now, state, plan.ids)
+        entry = Entry(t + 1, cohort, bits_down, bits_up, left_out)
         state = dataclasses.replace(state, round=t + 1, ledger=state.ledger.record(entry))
         seconds = time.perf_counter() - began - compiling.seconds
         record = {"round": t + 1, **self._evaluate(state)} | {
@@ -162,7 +165,7 @@ class Simulation:
             "bytes_up": entry.bytes_up,
             "models": state.ledger.relative(entry),
             "clients": len(plan.ids),
-            "left_out": left_out,
+            "left_out": len(left_out),
             "seconds": seconds,
             "compile_seconds": compiling.seconds,
         }

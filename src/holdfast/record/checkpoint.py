@@ -214,6 +214,7 @@ def _restore(content: bytes, fresh: RunState, identity: dict[str, str], path: Pa
         client_states=states,
         ledger=Ledger(fresh.ledger.model_bytes, entries),
         history=History(json.loads(about["history"]), fresh.history.directions),
+        algorithm=fresh.algorithm,
     )
 
 

@@ -21,6 +21,8 @@ class Entry:
     clients: tuple[int, ...]
     bits_down: int | tuple[int, ...]
     bits_up: int | tuple[int, ...]
+    # Of these clients, those whose reply was not finite and did not count.
+    left_out: tuple[int, ...] = ()
 
     @property
     def down(self) -> int | tuple[int, ...]:
@@ -82,6 +84,14 @@ class Ledger:
     def bits_down(self) -> int:
         """Bits from the server to clients, before messages are filled up to whole bytes."""
         return sum(e._total(e.bits_down) for e in self.entries)
+
+    def participation(self, clients: int) -> np.ndarray:
+        """One row per round and one column per client of a population: whether its reply counted."""
+        took_part = np.zeros((len(self.entries), clients), bool)
+        for row, entry in zip(took_part, self.entries, strict=True):
+            row[list(entry.clients)] = True
+            row[list(entry.left_out)] = False
+        return took_part
 
     def last_contact(self) -> dict[int, int]:
         """The last round of every client that ever took part."""

@@ -1,5 +1,7 @@
 """Mixed federated learning: a loss at the server beside the clients', f = w_f f_f + w_c f_c."""
 
+from typing import NamedTuple
+
 from jax import tree
 
 from holdfast.core.hyper import Hyper
@@ -110,6 +112,13 @@ class OneWayTransfer(Rule):
         return Tilt(linear=at.msg, weight=self.federated)
 
 
+class Gradients(NamedTuple):
+    """What the server remembers: the mean gradients of both sides in the last round."""
+
+    central: Tree
+    federated: Tree
+
+
 class TwoWayTransfer(Rule):
     r"""Parallel training in which each side also adds the other's mean gradient of the last round.
 
@@ -155,10 +164,10 @@ class TwoWayTransfer(Rule):
     merge: tuple[Hyper, Hyper] = (0.5, 0.5)
 
     def init(self, params: Tree) -> State:
-        return State(server=(zeros(params), zeros(params)))  # g_c, g_f
+        return State(server=Gradients(zeros(params), zeros(params)))
 
     def send(self, at: ServerView) -> tuple[Tree, Tree]:
-        return at.state[0], at.state
+        return at.state.central, at.state
 
     def tilt(self, at: ClientView) -> Tilt:
         return Tilt(linear=at.msg, weight=self.federated)
@@ -174,5 +183,5 @@ class TwoWayTransfer(Rule):
             # every step added the other side's gradient, so -move/path is the sum of both
             return tree.map(lambda m, g: (-m / path - g).astype(m.dtype), move, other)
 
-        state = (own(moved, path, g_f), own(mean_delta, mean_path, g_c))
+        state = Gradients(own(moved, path, g_f), own(mean_delta, mean_path, g_c))
         return _merge(self.merge, delta, moved), state

@@ -9,7 +9,7 @@ methods/fedavg/seed-0/
     history.jsonl       one line per round: what was measured, bytes, clients
     timing.jsonl        one line per round: seconds to run and to compile (all that may differ when
                         a run is repeated)
-    ledger.jsonl        one line per round: who took part, bits down and up
+    ledger.jsonl        one line per round: who took part, bits down and up; who was left out, if anyone
     clients.json        every client's own result at the end
     params.safetensors  the model, by the names of its parameters
     checkpoints/        to go on from
@@ -269,6 +269,7 @@ def _entry(entry: Entry) -> Record:
         "clients": entry.clients,
         "bits_down": entry.bits_down,
         "bits_up": entry.bits_up,
+        **({"left_out": entry.left_out} if entry.left_out else {}),
     }
 
 

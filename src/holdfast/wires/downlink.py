@@ -1,9 +1,12 @@
 """Compression of what the server sends."""
 
+from typing import NamedTuple
+
 import jax
 
 from holdfast.core import hyper
 from holdfast.core.rule import State
+from holdfast.core.wire import Wire
 from holdfast.errors import HoldfastError
 from holdfast.trees import Number, Tree, add, sub
 from holdfast.wires.compressor import (
@@ -15,6 +18,13 @@ from holdfast.wires.compressor import (
     decompress,
 )
 from holdfast.wires.wrapper import WireWrapper
+
+
+class DownlinkState(NamedTuple):
+    """What the server remembers: the replica that clients have, and the inner wire's state."""
+
+    replica: Tree
+    inner: Tree
 
 
 class Downlink(WireWrapper):
@@ -65,19 +75,22 @@ class Downlink(WireWrapper):
 
     def init(self, payload: Tree, broadcast: Tree) -> State:
         inner = self.inner.init(payload, broadcast)
-        return State(server=(broadcast, inner.server), client=inner.client)
+        return State(server=DownlinkState(broadcast, inner.server), client=inner.client)
+
+    def inside(self, state: State) -> tuple[tuple[Wire, State], ...]:
+        return ((self.inner, state._replace(server=state.server.inner)),)
 
     def send(self, broadcast: Tree, state: Tree, key: jax.Array) -> tuple[Tree, Tree]:
         replica, inner = state
         coded = compress(self.compressor, sub(broadcast, replica), key)
         replica = add(replica, decompress(self.compressor, coded, damped=True))
         received, inner = self.inner.send(replica, inner, key)
-        return received, (replica, inner)
+        return received, DownlinkState(replica, inner)
 
     def decode(self, mean: Tree, state: Tree, share: Number) -> tuple[Tree, Tree]:
         replica, inner = state
         payload, inner = self.inner.decode(mean, inner, share)
-        return payload, (replica, inner)
+        return payload, DownlinkState(replica, inner)
 
     def check(self, payload: Tree) -> None:
         self.inner.check(payload)

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.core.rule import State
 from holdfast.core.wire import Wire
 
 
@@ -11,6 +12,10 @@ class WireWrapper(Wire):
     """Follows an inner wire in everything; a subclass defines what it does differently."""
 
     inner: Wire
+
+    def inside(self, state: State) -> tuple[tuple[Wire, State], ...]:
+        """The inner wire; a subclass that remembers something itself leaves it out here."""
+        return ((self.inner, state),)
 
 
 def _forwarded_method(name: str) -> Callable[..., Any]:
@@ -28,6 +33,6 @@ def _forwarded_value(name: str) -> property:
 # Every public member that a wire has, so that none can be forgotten: one that was would be that of the
 # bare wire, and nothing would fail.
 for _name in dir(Wire):
-    if not _name.startswith("_"):
+    if not (_name.startswith("_") or _name in vars(WireWrapper)):
         _forward = _forwarded_method if callable(getattr(Wire, _name)) else _forwarded_value
         setattr(WireWrapper, _name, _forward(_name))
