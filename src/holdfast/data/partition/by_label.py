@@ -16,10 +16,11 @@ from holdfast.trees import Tree
 def by_classes(
     data: Tree, clients: int, classes: int, seed: int = 0, labels: Any = None
 ) -> Clients:
-    """Each client holds examples of so many classes only; 1 is the pathological split.
+    """Each client holds examples of so many classes only, drawn at random; 1 is the pathological split.
 
-    Classes are dealt out in turn, so that each is held by equally many clients (differing by one at
-    most), and a class's examples are shared evenly among its holders.
+    A client's classes are distinct and drawn uniformly. The draw is balanced: each class has equally
+    many holders (differing by one at most), so that none is left out, and its examples are shared
+    evenly among them.
 
     Args:
         data: examples with labels in `.y`, or give `labels`.
@@ -34,10 +35,10 @@ def by_classes(
         >>> clients = hf.data.partition.by_classes(train, clients=10, classes=2)
         >>> print(hf.data.split.sketch(clients, first=4))
         client  examples  classes
-             0       139  · █ · · · · · · █ ·
-             1       138  · █ · · · · · · █ ·
-             2       149  · · · · █ · █ · · ·
-             3       144  · · · █ · █ · · · ·
+             0       144  · · · · · █ · · · █
+             1       143  · · · · · · · █ · █
+             2       146  · █ · · █ · · · · ·
+             3       148  · · · · █ · █ · · ·
         █ is 52% of a client's examples; 6 more not shown
     """
     check_counts("partition", clients=clients)
@@ -55,13 +56,13 @@ def by_classes(
             about=("clients",),
         )
     rng = np.random.default_rng(seed)
-    dealt = rng.permutation(found)[np.arange(clients * classes) % found]
-    holder = rng.permutation(clients).repeat(classes)
-    rows_of, holders_of = _positions(y, found), _positions(dealt, found)
+    dealt = rng.permutation(_balanced_draw(rng, clients, classes, found)).reshape(-1)
     rows, owner = [], []
-    for own, holding in zip(rows_of, holders_of, strict=True):
+    for own, places in zip(_positions(y, found), _positions(dealt, found), strict=True):
         rows.append(rng.permutation(own))
-        owner.append(np.repeat(holder[holding], even_sizes(len(own), len(holding))))
+        # Whoever comes first has one example more: not always the same clients.
+        holders = rng.permutation(places // classes)
+        owner.append(np.repeat(holders, even_sizes(len(own), len(holders))))
     owners = np.concatenate(owner)
     sizes = np.bincount(owners, minlength=clients)
     return grouped(data, np.concatenate(rows), owners, sizes)
@@ -107,6 +108,20 @@ def shards(
     owner = np.repeat(receiver, even_sizes(n, clients * per_client))
     rows = np.argsort(y, kind="stable")
     return grouped(data, rows, owner, np.bincount(owner, minlength=clients))
+
+
+def _balanced_draw(rng: np.random.Generator, clients: int, classes: int, found: int) -> np.ndarray:
+    """Distinct classes for every client, one row each; every class in equally many rows."""
+    places = rng.permutation(even_sizes(clients * classes, found))
+    drawn = np.empty((clients, classes), np.int64)
+    for row, left in zip(drawn, range(clients, 0, -1), strict=True):
+        # A class with p places for the clients left is drawn with probability p / left: points `left`
+        # apart fall on stretches of length p <= left, so on different ones.
+        order = rng.permutation(found)
+        points = rng.integers(left) + left * np.arange(classes)
+        row[:] = order[np.searchsorted(np.cumsum(places[order]), points, side="right")]
+        places[row] -= 1
+    return drawn
 
 
 def _positions(values: np.ndarray, classes: int) -> list[np.ndarray]:

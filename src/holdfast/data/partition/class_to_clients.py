@@ -9,6 +9,7 @@ from holdfast.data.clients import Clients
 from holdfast.data.labels import read_labels
 from holdfast.data.partition.common import (
     check_concentration,
+    even_sizes,
     grouped,
     log_gamma,
 )
@@ -27,11 +28,17 @@ def dirichlet_by_class(
     seed: int = 0,
     min_examples: int | None = None,
     labels: Any = None,
+    equal_sizes: bool = False,
 ) -> Clients:
     """Label skew as in FedPVR: each class is shared out by a draw from Dirichlet(concentration).
 
     Class by class, in order of the labels; a client that already has the average number of examples
     gets no more. Sizes are a result, not a choice: unlike `dirichlet`, they are unequal.
+
+    The authors' code then puts the clients' examples, each client's by class, one behind another and
+    cuts them again into equal sizes, so that clients have some of their neighbours' examples:
+    `equal_sizes`. Clients are then more alike (1,000 examples of ten classes over ten clients at 0.1:
+    a mean label entropy of 1.43 bits, not 1.20).
 
     The published loop begins anew until the smallest client is large enough, which may be never. Here
     it begins anew at most 100 times, and less often the larger the problem (about four million
@@ -47,6 +54,7 @@ def dirichlet_by_class(
         min_examples: examples every client has at least; half the average unless given, as in the
             authors' code. 0 takes the first try, empty clients and all.
         labels: one integer per example, if not `data.y`.
+        equal_sizes: cut anew into equal sizes (differing by one at most), as the authors' code does.
 
     Example:
         >>> import holdfast as hf
@@ -61,6 +69,8 @@ def dirichlet_by_class(
              2        90  · · · · ▅ · · · █ ·
              3       108  · · · █ ▄ ▁ · ▁ ▁ ·
         █ is 67% of a client's examples; 6 more not shown
+        >>> hf.data.partition.dirichlet_by_class(train, 10, concentration=0.1, equal_sizes=True)
+        Clients(10 with 143 to 144 examples, 1438 in all)
 
     Reference: Li, Schmidt, Alstrøm and Stich, "On the effectiveness of partial variance reduction in
     federated learning with heterogeneous data", 2023; Lin, Kong, Stich and Jaggi, "Ensemble
@@ -90,6 +100,9 @@ def dirichlet_by_class(
             break
     mixed = rng.permutation(n)
     rows, owner = rows[mixed], _fill_up(owner[mixed], clients, least)
+    if equal_sizes:
+        in_line = np.lexsort((y[rows], owner))
+        owner[in_line] = np.repeat(np.arange(clients), even_sizes(n, clients))
     return grouped(data, rows, owner, np.bincount(owner, minlength=clients))
 
 

@@ -33,10 +33,10 @@ def sketch(clients: Clients, width: int = 80, labels: Any = None, first: int = 2
         >>> clients = hf.data.partition.dirichlet(train, clients=50, concentration=0.3)
         >>> print(hf.data.split.sketch(clients, first=3))
         client  examples  classes
-             0        29  ▇ ▄ · ▃ · · · · ▁ ▁
-             1        29  ▁ · ▃ · ▂ · ▃ ▁ ▃ ▃
-             2        29  · ▄ · ▁ ▂ ▁ · · █ ·
-        █ is 55% of a client's examples; 47 more not shown
+             0        29  █ ▅ ▁ ▄ ▁ ▁ · ▁ · ▁
+             1        29  ▆ · ▆ · ▁ · ▃ · ▃ ▃
+             2        29  · █ · · ▂ ▃ · · █ ·
+        █ is 41% of a client's examples; 47 more not shown
     """
     for name, value, least in (("width", width, 30), ("first", first, 1)):
         if value < least:
