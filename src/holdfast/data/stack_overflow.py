@@ -65,7 +65,7 @@ def stack_overflow(
     the number of all words; `y` is 1 for each of the most frequent tags it has. The first part, up
     to 2017, is to train on, later posts of the same users are to test on. One post takes 40 kB, and
     there are 342,477 users: hence the limits. Needs h5py. The archives' checksums are published;
-    once the posts are extracted beside the archive, it may be deleted.
+    once the posts are extracted beside the archive, it may be deleted. `hf.models.multi_label` trains on it.
 
     Args:
         users: only so many, drawn by `seed`.

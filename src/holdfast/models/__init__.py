@@ -17,6 +17,7 @@ from holdfast.models.images import augmented
 from holdfast.models.initial import initialised
 from holdfast.models.linear import least_squares, logistic_regression
 from holdfast.models.model import GeneralisedLinear, Model, Predictor, Table, classifier
+from holdfast.models.multi_label import multi_label
 from holdfast.models.recurrent import GRU, LSTM, gru, lstm
 from holdfast.models.regularised import regularised
 from holdfast.models.resnet import ResNet, resnet8, resnet18
@@ -57,6 +58,7 @@ __all__ = [
     "max_pool",
     "mlp",
     "mlp_regression",
+    "multi_label",
     "regularised",
     "resnet8",
     "resnet18",
