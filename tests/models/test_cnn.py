@@ -8,7 +8,7 @@ from jax import tree
 
 import holdfast as hf
 from holdfast.core.keys import Purpose, client_key, round_key
-from holdfast.models import augmented, cnn
+from holdfast.models import augmented, cnn, cnn_fsl_cifar10, cnn_fsl_emnist, resnet8, vgg11
 from holdfast.models.images import change
 from tests.problems import largest_difference, same_bits
 
@@ -29,13 +29,23 @@ BATCH = tree.map(jnp.asarray, images(6, 8, 8, 1))
     [
         (cnn(10), (32, 32, 3), 797_962),  # FedDyn's CIFAR-10: 4864 + 102464 + 614784 + 73920 + 1930
         (cnn(10), (28, 28, 1), 573_578),
-        (cnn(10, (32, 64), (128,), 3, "SAME", dropout=(0.25, 0.5)), (32, 32, 3), 545_098),  # FSL
-        (cnn(45, (32, 64), (128,), 3, "SAME", "last", (0.25, 0.5)), (28, 28, 1), 1_630_381),  # FSL
+        (cnn(100), (32, 32, 3), 815_332),  # FedDyn's and FSL's CIFAR-100
+        (cnn_fsl_cifar10(), (32, 32, 3), 545_098),
+        (cnn_fsl_emnist(), (28, 28, 1), 1_630_381),
+        (vgg11(100), (32, 32, 3), 9_797_092),  # FedPVR's CIFAR-100
+        (resnet8(100), (32, 32, 3), 83_892),
     ],
 )
 def test_the_papers_networks_have_their_number_of_parameters(model, shape, parameters):
     begun = jax.eval_shape(lambda: model.init(jax.random.key(0), images(1, *shape)))
     assert sum(leaf.size for leaf in tree.leaves(begun)) == parameters
+
+
+def test_names_stand_for_the_layers_that_the_paper_prints():
+    layers = {"channels": (32, 64), "dense": (128,), "kernel": 3, "padding": "SAME"}
+    dropped = {"dropout": (0.25, 0.5), "init": "torch"}
+    assert cnn_fsl_emnist(45, init="torch") is cnn(45, **layers, pool="last", **dropped)
+    assert cnn_fsl_cifar10(10, init="torch") is cnn(10, **layers, **dropped)
 
 
 def test_patches_and_xla_train_the_same_network(x64):

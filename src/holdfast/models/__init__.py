@@ -2,7 +2,7 @@
 
 from holdfast.metrics.auc import auc
 from holdfast.models.adapters import from_apply, from_equinox, from_haiku, from_linen, from_nnx
-from holdfast.models.cnn import CNN, cnn
+from holdfast.models.cnn import CNN, cnn, cnn_fsl_cifar10, cnn_fsl_emnist
 from holdfast.models.convolution import convolve, convolve_patches, max_pool
 from holdfast.models.dense import (
     MLP,
@@ -42,6 +42,8 @@ __all__ = [
     "binary_mlp",
     "classifier",
     "cnn",
+    "cnn_fsl_cifar10",
+    "cnn_fsl_emnist",
     "convolve",
     "convolve_patches",
     "dual_encoder",

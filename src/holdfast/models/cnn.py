@@ -62,9 +62,8 @@ def cnn(
     The papers' networks are
 
     - FedDyn's for CIFAR-10 and CIFAR-100, and FSL's for CIFAR-100: `cnn(classes)`
-    - FSL's for CIFAR-10: `cnn(10, (32, 64), (128,), kernel=3, padding="SAME", dropout=(0.25, 0.5))`
-    - FSL's for EMNIST: `cnn(45, (32, 64), (128,), kernel=3, padding="SAME", pool="last",
-      dropout=(0.25, 0.5))`
+    - FSL's for CIFAR-10: `cnn_fsl_cifar10`
+    - FSL's for EMNIST: `cnn_fsl_emnist`
 
     Examples: `x` holds images (examples, height, width, channels), of any float type or whole
     numbers 0..255, which are divided by 255.
@@ -136,6 +135,82 @@ def cnn(
         convolution,
     )
     return initialised(image_classifier(module, classes, _smallest(module)), init)
+
+
+@explain_arguments
+def cnn_fsl_emnist(
+    classes: int = 45, convolution: Convolution = "auto", init: Init = "flax"
+) -> Model:
+    """FSL's network for EMNIST: two 3 x 3 convolutions, one pooling, a dense layer of 128, dropout.
+
+    It is `cnn(classes, (32, 64), (128,), kernel=3, padding="SAME", pool="last", dropout=(0.25, 0.5))`.
+
+    Args:
+        classes: number of classes, the width of the layer `classifier`.
+        convolution: `"patches"` (fast on a CPU), `"xla"`, or `"auto"` for what suits the backend.
+        init: how parameters begin: `"flax"`, `"torch"` (PyTorch's default) or `"zeros"`
+            (`hf.models.initialised`).
+
+    Example:
+        >>> import holdfast as hf
+        >>> import jax
+        >>> import numpy as np
+        >>> images = hf.Examples(np.zeros((1, 28, 28, 1), np.float32), np.zeros(1, int))
+        >>> params = jax.eval_shape(
+        ...     hf.models.cnn_fsl_emnist().init, jax.random.key(0), images
+        ... )
+        >>> sum(leaf.size for leaf in jax.tree.leaves(params))
+        1630381
+
+    Reference: Mai, La and Zhang, "A study of enhancing federated learning on non-IID data with server
+    learning", appendix C-A.
+    """
+    return _fsl(classes, "last", convolution, init)
+
+
+@explain_arguments
+def cnn_fsl_cifar10(
+    classes: int = 10, convolution: Convolution = "auto", init: Init = "flax"
+) -> Model:
+    """FSL's network for CIFAR-10: two 3 x 3 convolutions with pooling, a dense layer of 128, dropout.
+
+    It is `cnn(classes, (32, 64), (128,), kernel=3, padding="SAME", dropout=(0.25, 0.5))`.
+
+    Args:
+        classes: number of classes, the width of the layer `classifier`.
+        convolution: `"patches"` (fast on a CPU), `"xla"`, or `"auto"` for what suits the backend.
+        init: how parameters begin: `"flax"`, `"torch"` (PyTorch's default) or `"zeros"`
+            (`hf.models.initialised`).
+
+    Example:
+        >>> import holdfast as hf
+        >>> import jax
+        >>> import numpy as np
+        >>> images = hf.Examples(np.zeros((1, 32, 32, 3), np.float32), np.zeros(1, int))
+        >>> params = jax.eval_shape(
+        ...     hf.models.cnn_fsl_cifar10().init, jax.random.key(0), images
+        ... )
+        >>> sum(leaf.size for leaf in jax.tree.leaves(params))
+        545098
+
+    Reference: Mai, La and Zhang, "A study of enhancing federated learning on non-IID data with server
+    learning", appendix C-A.
+    """
+    return _fsl(classes, "each", convolution, init)
+
+
+def _fsl(classes: int, pool: Pool, convolution: Convolution, init: Init) -> Model:
+    return cnn(
+        classes,
+        channels=(32, 64),
+        dense=(128,),
+        kernel=3,
+        padding="SAME",
+        pool=pool,
+        dropout=(0.25, 0.5),
+        convolution=convolution,
+        init=init,
+    )
 
 
 def _smallest(module: CNN) -> int:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -84,7 +85,7 @@ def _multi_label(module: MLP, k: int) -> Model:
         return jnp.sum(found, axis=1) / jnp.maximum(jnp.sum(labels, axis=1), 1)
 
     def output(params: Tree, batch: Tree) -> jax.Array:
-        logits: jax.Array = module.apply({"params": params}, batch.x)
+        logits: Any = module.apply({"params": params}, batch.x)
         return logits
 
     def metrics(params: Tree, batch: Tree) -> dict[str, jax.Array]:
