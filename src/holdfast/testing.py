@@ -404,7 +404,9 @@ def _check_recompilation(case: Case) -> None:
     before = compiled_programs()
     for _, changed in _numbers(case.experiment.algorithm):
         case.run(rounds=2, algorithm=changed)
-    slower = dataclasses.replace(case.experiment.local, learning_rate=0.07)
+    local = case.experiment.local
+    assert isinstance(local, Local)
+    slower = dataclasses.replace(local, learning_rate=0.07)
     case.run(rounds=2, local=slower, seed=5)
     if compiled_programs() != before:
         raise AssertionError("another value, step size or seed compiled another program")

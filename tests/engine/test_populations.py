@@ -2,8 +2,10 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import holdfast as hf
@@ -68,9 +70,8 @@ def test_with_a_central_loss_too(x64):
         hf.Algorithm(rule), **joined._asdict(), local=LOCAL, rounds=800, server=server
     )
     a, b = random_quadratics(1, clients=6)[0].examples, random_quadratics(2, clients=15)[0].examples
-    # deltas are averaged over populations by weight, 1 and 0.5 of 1.5
-    curvature = (a.x.mean(0) + 0.5 * b.x.mean(0)) / 1.5 + 1
-    pull = ((a.x * a.y).mean(0) + 0.5 * ((b.x * b.y).mean(0) - 2.0)) / 1.5 + 7.0
+    curvature = a.x.mean(0) + 0.5 * b.x.mean(0) + 1
+    pull = (a.x * a.y).mean(0) + 0.5 * ((b.x * b.y).mean(0) - 2.0) + 7.0
     np.testing.assert_allclose(run.params, pull / curvature, atol=1e-8)
 
 
@@ -116,8 +117,24 @@ def test_what_cannot_be_joined_is_refused():
     clients = tiny_clients()
     wider = tiny_clients(features=6)
     model = hf.models.mlp([4], 3)
-    with pytest.raises(hf.HoldfastError, match=r"one population has examples of x float32\(1, 5\)"):
-        hf.join([hf.Population(clients, model), hf.Population(wider, model)])
+    apart = hf.join([hf.Population(clients, model), hf.Population(wider, model, name="wide")])
+    with pytest.raises(
+        hf.HoldfastError, match=r"that of wide .*; let all train the same parameters"
+    ):
+        hf.simulate(hf.algorithms.fedavg(), **apart, local=LOCAL, rounds=1)
+    with pytest.raises(hf.HoldfastError, match="two populations are called `a`"):
+        hf.join([hf.Population(clients, model, name="a")] * 2)
+    with pytest.raises(hf.HoldfastError, match="and 1 has none; give all of them one"):
+        hf.join([hf.Population(clients, model, local=LOCAL), hf.Population(clients, model)])
+    twice = hf.join([hf.Population(clients, model), hf.Population(clients, model)])
+    with pytest.raises(
+        hf.HoldfastError, match="of several populations, each with a loss of its own"
+    ):
+        hf.simulate(hf.algorithms.centralised(), **twice, local=LOCAL, rounds=1)
+    with pytest.raises(hf.HoldfastError, match="3 entries for 2 populations"):
+        hf.simulate(hf.algorithms.fedavg(), **twice, local=(LOCAL,) * 3, rounds=1)
+    with pytest.raises(hf.HoldfastError, match="are several populations already"):
+        hf.join([hf.Population(twice.clients, model)])
     with pytest.raises(hf.HoldfastError, match="no populations are given"):
         hf.join([])
     with pytest.raises(hf.HoldfastError, match="weight=0; give a number above 0"):
@@ -125,3 +142,128 @@ def test_what_cannot_be_joined_is_refused():
     joined = hf.join([hf.Population(clients, model, hf.cohorts.fixed(5))])
     with pytest.raises(hf.HoldfastError, match="5 clients are asked for but 4 of 4 have data"):
         hf.simulate(hf.algorithms.fedavg(), **joined._asdict(), local=LOCAL, rounds=1)
+
+
+def halves(clients, model, weights=(0.5, 0.5), **settings):
+    ids = np.arange(len(clients)) < len(clients) // 2
+    parts = zip((ids, ~ids), weights, strict=True)
+    return hf.join(
+        [hf.Population(clients.subset(i), model, weight=w, **settings) for i, w in parts]
+    )
+
+
+SERVER_DATA = hf.Examples(np.array([[1.0, 2.0, 0.5, 1.0]]), np.array([[6.0, -1.0, 3.0, 0.0]]))
+MIXED = [
+    hf.algorithms.parallel_training(),
+    hf.algorithms.one_way_transfer(central=0.5),
+    hf.algorithms.two_way_transfer(),
+    hf.algorithms.fedavg_plus(gamma=0.5),
+    hf.algorithms.scaffold_plus(gamma=0.5),
+]
+
+
+@pytest.mark.parametrize("algorithm", MIXED, ids=lambda a: a.name)
+def test_halves_of_a_population_beside_a_server_are_the_whole(algorithm, x64):
+    clients, _ = random_quadratics(3, clients=6)
+    joined = halves(clients, QUADRATIC)
+    server = hf.Server(SERVER_DATA, LOCAL)
+    ours = hf.simulate(algorithm, **joined, local=LOCAL, rounds=4, server=server)
+    plain = hf.simulate(algorithm, QUADRATIC, clients, LOCAL, 4, server=server)
+    np.testing.assert_allclose(ours.params, plain.params, atol=1e-12)
+
+
+def test_the_servers_data_says_whose_loss_it_has(x64):
+    clients, _ = random_quadratics(3, clients=4)
+    both = hf.join([hf.Population(clients, QUADRATIC), hf.Population(clients, TILTED, name="b")])
+
+    def run(server):
+        algorithm = hf.algorithms.one_way_transfer()
+        return hf.simulate(algorithm, **both, local=LOCAL, rounds=1, server=server).params
+
+    plain, tilted = (run(hf.Server(both.of(p, SERVER_DATA), LOCAL)) for p in (0, "b"))
+    # The second loss has a slope of 2 more, and clients take five steps of 0.05.
+    np.testing.assert_allclose(plain - tilted, 0.05 * 5 * 2.0, atol=0.3)
+    assert np.all(plain > tilted)
+    given = run(hf.Server(SERVER_DATA, LOCAL, loss=TILTED.loss))
+    np.testing.assert_allclose(given, tilted, atol=1e-12)
+    with pytest.raises(hf.HoldfastError, match=r"models of their own.*joined.of\('0', examples\)"):
+        run(hf.Server(SERVER_DATA, LOCAL))
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+def test_weights_of_populations_and_of_the_centre_are_on_one_scale(steps, x64):
+    """w_f sum_p w_p F_p + w_c f_c: two halves of weight 1 are one population of weight 2."""
+    clients, _ = random_quadratics(3, clients=6)
+    local, server = hf.Local(0.02, steps=steps), hf.Server(SERVER_DATA, hf.Local(0.02, steps=steps))
+    joined = halves(clients, QUADRATIC, weights=(1.0, 1.0))
+    for name in ("parallel_training", "one_way_transfer", "two_way_transfer"):
+        make = getattr(hf.algorithms, name)
+        ours = hf.simulate(make(), **joined, local=local, rounds=4, server=server)
+        plain = hf.simulate(make(federated=2.0), QUADRATIC, clients, local, 4, server=server)
+        np.testing.assert_allclose(ours.params, plain.params, atol=1e-12)
+
+
+def test_with_a_centre_the_optimum_is_that_of_the_weighted_sum(x64):
+    joined, _ = two_populations()
+    a, b = random_quadratics(1, clients=6)[0].examples, random_quadratics(2, clients=15)[0].examples
+    (c,), (m,) = SERVER_DATA
+    curvature = a.x.mean(0) + 0.5 * b.x.mean(0) + 0.25 * c
+    pull = (a.x * a.y).mean(0) + 0.5 * ((b.x * b.y).mean(0) - 2.0) + 0.25 * c * m
+    server = hf.Server(joined.of(0, SERVER_DATA), hf.Local(0.02, steps=1))
+    for name in ("parallel_training", "one_way_transfer", "two_way_transfer"):
+        algorithm = getattr(hf.algorithms, name)(central=0.25)
+        local = hf.Local(0.02, steps=1)
+        run = hf.simulate(algorithm, **joined, local=local, rounds=1500, server=server)
+        np.testing.assert_allclose(run.params, pull / curvature, atol=1e-8, err_msg=name)
+
+
+PHONES = hf.Local(
+    hf.schedules.exponential(0.1, 0.5), epochs=2, batch_size=4, clip=0.5, momentum=0.9
+)
+SPEAKERS = hf.Local(0.03, steps=3, batch_size=6, clip=2.0, momentum=0.5, shuffle=False)
+PLAIN = hf.Local(0.05, steps=2, batch_size=3, weight_decay=0.1)
+ADAM = hf.Local(0.02, steps=2, optimizer=optax.adam)
+
+
+@pytest.mark.parametrize(
+    "locals_", [(PHONES, SPEAKERS), (PHONES, PLAIN), (ADAM, PLAIN)], ids=["alike", "unlike", "adam"]
+)
+def test_populations_train_in_their_own_way(locals_, x64):
+    """Two single rounds, merged by hand."""
+    a, b = tiny_clients(dtype=np.float64), tiny_clients(5, sizes=(11, 6, 9, 8), dtype=np.float64)
+    model = hf.models.softmax_regression(3)
+    # The second population's clients have the numbers 4..7, and so their orders of examples.
+    nobody = hf.Clients(b.examples, b.order, np.concatenate([[0] * 4, b.offsets]))
+    both = hf.join(
+        [
+            hf.Population(part, model, weight=w, local=local)
+            for part, w, local in zip((a, b), (1.0, 3.0), locals_, strict=True)
+        ]
+    )
+    start = jax.tree.map(lambda p: p + 0.3, model.init(jax.random.key(0), a.examples))
+    settings = {"seed": 3, "params": start}
+    joined = hf.rounds(hf.algorithms.fedavg(), **both, **settings)
+    single = [
+        hf.rounds(hf.algorithms.fedavg(), model, clients, local, **settings)
+        for clients, local in zip((a, nobody), locals_, strict=True)
+    ]
+    x, ends = start, [next(stream) for stream in single]
+    for _ in range(2):
+        merged = jax.tree.map(
+            lambda p, q, r: p + (q - p) / 4 + 3 * (r - p) / 4, x, *(end.params for end in ends)
+        )
+        x = next(joined).params
+        assert largest_difference(x, merged) < 1e-12
+        ends = [
+            stream.send(dataclasses.replace(end, params=x))
+            for stream, end in zip(single, ends, strict=True)
+        ]
+
+
+def test_corrections_divide_by_the_steps_of_each_population(x64):
+    """SCAFFOLD and two-way transfer reach the optimum whatever the populations' steps are."""
+    clients, optimum = random_quadratics(3, clients=6)
+    locals_ = (hf.Local(0.02, steps=4), hf.Local(0.06, steps=1, clip=1e6))
+    both = hf.join([hf.Population(clients, QUADRATIC, local=local) for local in locals_])
+    run = hf.simulate(hf.algorithms.scaffold(), **both, rounds=500)
+    np.testing.assert_allclose(run.params, optimum, atol=1e-9)

@@ -1,10 +1,11 @@
 """Local training: what a client does between receiving the model and replying. One solver for all."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import lax, tree
 
@@ -16,6 +17,7 @@ from holdfast.core.struct import Struct, static
 from holdfast.errors import HoldfastError, whole_number
 from holdfast.trees import Mask, Number, Tree, flatten, mix, norm, resolve_mask
 
+T = TypeVar("T")
 # From the step size to an optax optimiser: `optax.adam`, `functools.partial(optax.adam, b1=0.8)`.
 OptimizerFactory: TypeAlias = Callable[[Number], optax.GradientTransformation]
 
@@ -32,6 +34,42 @@ class Steps(Struct):
     weight_decay: Number | None
     momentum: tuple[Number | None, ...]  # one per leaf
     optimizer: OptimizerFactory | None = static(default=None)
+
+
+class StepsPerPopulation(Struct):
+    """The numbers of one round's local steps where populations train differently.
+
+    Populations whose steps have the same structure (a clip or none, the same optimiser) share it, and
+    their numbers are looked up; others have a branch of their own.
+    """
+
+    kinds: tuple[Steps, ...]  # with one number for every population of the kind
+    kind: Any  # of each population
+    place: Any  # of each population among those of its kind
+
+    @classmethod
+    def of(cls, each: Sequence[Steps]) -> "StepsPerPopulation":
+        """From those of each population."""
+        structures = [tree.structure(steps) for steps in each]
+        first = [structures.index(s) for s in structures]
+        kinds = sorted(set(first))
+        members = [[i for i, f in enumerate(first) if f == k] for k in kinds]
+        stacked = [tree.map(lambda *n: np.array(n), *(each[i] for i in m)) for m in members]
+        kind = np.array([kinds.index(f) for f in first], np.int32)
+        place = np.array([members[k].index(i) for i, k in enumerate(kind)], np.int32)
+        return cls(tuple(stacked), kind, place)
+
+    def choose(self, population: Number, dtype: Any, run: Callable[[Steps], T]) -> T:
+        """`run` with the steps of one population."""
+        place = jnp.asarray(self.place)[population]
+
+        def branch(steps: Steps) -> Callable[[], T]:
+            return lambda: run(tree.map(lambda n: jnp.asarray(n)[place].astype(dtype), steps))
+
+        branches = [branch(steps) for steps in self.kinds]
+        if len(branches) == 1:
+            return branches[0]()
+        return lax.switch(jnp.asarray(self.kind)[population], branches)
 
 
 class Local(Struct):
@@ -249,3 +287,10 @@ def solve(
     y, _ = lax.fori_loop(0, count, step, (origin, still))
     dtype = jnp.result_type(*(p.dtype for p in origin))
     return definition.unflatten(y), steps.learning_rate * jnp.asarray(count, dtype)
+
+
+def steps_at(local: Local | tuple[Local, ...], t: int, params: Tree) -> Steps | StepsPerPopulation:
+    """The numbers of round `t`: one local training for all clients, or one for each population."""
+    if isinstance(local, Local):
+        return local.at(t, params)
+    return StepsPerPopulation.of([own.at(t, params) for own in local])

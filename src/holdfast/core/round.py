@@ -4,6 +4,7 @@ A client runs `client_round`; a server runs `open_round`, `accept` for every rep
 `federated_round` strings them together for an engine that has all clients at hand.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -16,7 +17,7 @@ from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.debug import note, position
 from holdfast.core.keys import Purpose, client_key
-from holdfast.core.local import StepGradient, Steps, direction, solve
+from holdfast.core.local import StepGradient, Steps, StepsPerPopulation, direction, solve
 from holdfast.core.rule import ClientView, Gradient, Loss, Rule, ServerView, State, Tilt
 from holdfast.core.struct import Struct, static
 from holdfast.errors import HoldfastError
@@ -83,6 +84,8 @@ class Slot(NamedTuple):
     heard_weight: Array | None = None
     # For federated select, the table rows this client uses.
     table_rows: tuple[Array, ...] | None = None
+    # The number of its population, if there are several.
+    population: Array | None = None
 
 
 class ServerWork(NamedTuple):
@@ -101,7 +104,7 @@ class Shared(Struct):
 
     model: HasLoss = static()
     algorithm: Algorithm
-    steps: Steps
+    steps: Steps | StepsPerPopulation
     x: Tree
     msg: Tree
     examples: Tree
@@ -129,7 +132,7 @@ class RoundInputs(Struct):
 
     model: HasLoss = static()
     algorithm: Algorithm
-    steps: Steps
+    steps: Steps | StepsPerPopulation
     x: Tree
     server: ServerState
     client_states: ClientState
@@ -321,9 +324,25 @@ def client_round(shared: Shared, mine: Algorithm, state: ClientState, slot: Slot
     `mine` is the algorithm with this client's own numbers (`hyper.of_client`).
     """
     at, tilt, grad = before_training(shared, mine, state, slot)
+    assert isinstance(shared.steps, Steps)
     y, path = solve(shared.steps, grad, shared.x, tilt, slot.steps)
     key = client_key(shared.key, slot.client, Purpose.WIRE)
     return after_training(mine, state, at, tilt, y, path, key)
+
+
+def with_own_steps(run: ClientRound) -> ClientRound:
+    """A client's round with the local steps of its population, where populations differ in them."""
+
+    def one(shared: Shared, mine: Algorithm, state: ClientState, slot: Slot) -> Reply:
+        if isinstance(shared.steps, Steps):
+            return run(shared, mine, state, slot)
+
+        def with_steps(steps: Steps) -> Reply:
+            return run(dataclasses.replace(shared, steps=steps), mine, state, slot)
+
+        return shared.steps.choose(slot.population, float_type(shared.x), with_steps)
+
+    return one
 
 
 def _answer(
@@ -521,7 +540,7 @@ def federated_round(inputs: RoundInputs, visit: VisitCohort = one_by_one) -> Rou
         inputs.examples,
         inputs.key,
     )
-    exchange = Exchange(inputs.client_round or client_round)
+    exchange = Exchange(with_own_steps(inputs.client_round or client_round))
     cohort = (inputs.client_states, slots)
     heard_all, (states, accepted) = visit(exchange, opened.aggregate, cohort, shared)
     at, wire_state = at._replace(state=opened.server.rule), opened.server.wire

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import tree
 
+from holdfast.data.grouped import Grouped, OfPopulation, Populations
 from holdfast.errors import About, HoldfastError
 from holdfast.trees import Tree, paths
 
@@ -57,12 +58,20 @@ class Clients:
     examples: Tree
     order: np.ndarray
     offsets: np.ndarray
+    # Whose clients they are, if `join` put several populations together.
+    populations: Populations | None = None
 
     def __post_init__(self) -> None:
         n = count(self.examples)
         if len(self) == 0:
             raise HoldfastError(
                 "Clients: the population is empty; give at least one client.", about=("partition",)
+            )
+        if isinstance(self.examples, Grouped) and self.populations is None:
+            raise HoldfastError(
+                "Clients: the examples are of several populations but nothing says which client is of which; "
+                "change the populations before hf.join puts them together.",
+                about=("clients",),
             )
         if len(self.order) and not (self.order.min() >= 0 and self.order.max() < n):
             raise HoldfastError(
@@ -95,7 +104,14 @@ class Clients:
         """One client's examples."""
         if not 0 <= client < len(self):
             raise IndexError(f"client {client} of {len(self)}")
-        return tree.map(lambda a: np.asarray(a)[self.rows(client)], self.examples)
+
+        def own(examples: Tree) -> Tree:
+            return tree.map(lambda a: np.asarray(a)[self.rows(client)], examples)
+
+        if self.populations is None:
+            return own(self.examples)
+        population = int(self.populations.of[client])
+        return OfPopulation(own(self.examples.of(population)), population)
 
     def __iter__(self) -> Iterator[Tree]:
         return (self[i] for i in range(len(self)))
@@ -128,7 +144,10 @@ class Clients:
         sizes = self.sizes[chosen]
         offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         places = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
-        return Clients(self.examples, self.order[places], offsets)
+        populations = self.populations
+        if populations is not None:
+            populations = dataclasses.replace(populations, of=populations.of[chosen])
+        return Clients(self.examples, self.order[places], offsets, populations)
 
     def _numbers(self, ids: Any) -> np.ndarray:
         given = np.asarray(ids if hasattr(ids, "__array__") else list(ids))
@@ -147,7 +166,16 @@ class Clients:
 
     def pooled(self) -> "Clients":
         """Everybody's examples as one client: what centralised training sees."""
-        return Clients(self.examples, self.order, np.array([0, len(self.order)]))
+        populations = self.populations
+        if populations is not None and len(populations) > 1:
+            raise HoldfastError(
+                "Clients.pooled: the clients are of several populations, each with a loss of its own; pool "
+                "one population's, or train on all of them without pooling.",
+                about=("clients",),
+            )
+        if populations is not None:
+            populations = dataclasses.replace(populations, of=populations.of[:1])
+        return Clients(self.examples, self.order, np.array([0, len(self.order)]), populations)
 
     def __repr__(self) -> str:
         sizes = self.sizes

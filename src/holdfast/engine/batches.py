@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -11,12 +13,21 @@ from holdfast.core.round import Slot
 from holdfast.data.clients import Clients
 
 
+def _batches_per_pass(local: Local, sizes: np.ndarray, batch: np.ndarray) -> np.ndarray:
+    full, rest = np.divmod(sizes, batch)
+    short = rest > 0
+    # A client with less than one batch keeps what it has.
+    if local.last_batch == "drop":
+        short = short & (full == 0)
+    return full + short
+
+
 @dataclasses.dataclass(frozen=True)
 class BatchPlanner:
     """Lays out the work of a cohort in arrays whose shapes do not depend on the cohort."""
 
     clients: Clients
-    local: Local
+    local: Local | tuple[Local, ...]  # one for all clients, or one for each population
     seed: int
     purpose: Purpose = Purpose.ORDER
 
@@ -30,34 +41,60 @@ class BatchPlanner:
         return self.clients.sizes
 
     @functools.cached_property
+    def _locals(self) -> list[tuple[Local, Any]]:
+        """Each local training there is, and whose it is."""
+        if isinstance(self.local, Local):
+            return [(self.local, slice(None))]
+        populations = self.clients.populations
+        assert populations is not None
+        return [(local, populations.of == p) for p, local in enumerate(self.local)]
+
+    def _per_client(self, of: Callable[[Local, np.ndarray, np.ndarray], Any]) -> np.ndarray:
+        """A whole number for each client, from its local training, its size and its batch size."""
+        found = np.zeros(len(self.sizes), np.int64)
+        for local, mine in self._locals:
+            sizes = self.sizes[mine]
+            # Never more than the largest client has.
+            largest = int(sizes.max(initial=0))
+            batch = max(1, min(local.batch_size or largest, largest))
+            found[mine] = of(local, sizes, np.full(len(sizes), batch))
+        return found
+
+    @functools.cached_property
+    def _batch_sizes(self) -> np.ndarray:
+        return self._per_client(lambda local, sizes, batch: batch)
+
+    @functools.cached_property
     def batch_size(self) -> int:
-        """Examples in a step; never more than the largest client has."""
-        largest = int(self.sizes.max())
-        return max(1, min(self.local.batch_size or largest, largest))
+        """Examples in the largest step; never more than the largest client has."""
+        return int(self._batch_sizes.max())
 
     @functools.cached_property
     def steps(self) -> np.ndarray:
         """Steps each client takes in a round; 0 only for clients without data."""
-        sizes = self.sizes
-        if self.local.steps is not None:
-            return np.where(sizes > 0, self.local.steps, 0)
-        return self._batches_per_pass(sizes) * (self.local.epochs or 1)
 
-    def _batches_per_pass(self, sizes: np.ndarray) -> np.ndarray:
-        full, rest = np.divmod(sizes, self.batch_size)
-        short = rest > 0
-        # A client with less than one batch keeps what it has.
-        if self.local.last_batch == "drop":
-            short = short & (full == 0)
-        return full + short
+        def of(local: Local, sizes: np.ndarray, batch: np.ndarray) -> np.ndarray:
+            if local.steps is not None:
+                return np.where(sizes > 0, local.steps, 0)
+            return _batches_per_pass(local, sizes, batch) * (local.epochs or 1)
+
+        return self._per_client(of)
+
+    @functools.cached_property
+    def _per_pass(self) -> np.ndarray:
+        return self._per_client(_batches_per_pass)
+
+    @functools.cached_property
+    def _shuffled(self) -> np.ndarray:
+        return self._per_client(lambda local, sizes, batch: local.shuffle).astype(bool)
 
     @functools.cached_property
     def processed(self) -> np.ndarray:
         """Examples each client goes through in a round, every pass counted."""
-        per_pass = np.maximum(self._batches_per_pass(self.sizes), 1)
-        of_pass = np.minimum(self.sizes, per_pass * self.batch_size)
+        per_pass = np.maximum(self._per_pass, 1)
+        of_pass = np.minimum(self.sizes, per_pass * self._batch_sizes)
         passes, rest = np.divmod(self.steps, per_pass)
-        return passes * of_pass + np.minimum(rest * self.batch_size, of_pass)
+        return passes * of_pass + np.minimum(rest * self._batch_sizes, of_pass)
 
     @functools.cached_property
     def mean_size(self) -> float:
@@ -93,7 +130,6 @@ class BatchPlanner:
         batch, (most_rows, most_steps) = self.batch_size, self.largest
         slots, taken = len(clients), clients >= 0
         sizes, steps = (np.where(taken, a[clients], 0) for a in (self.sizes, self.steps))
-        per_pass = self._batches_per_pass(sizes)
         rows = np.full((slots, most_steps, batch), -1, np.int32)
         all_rows = np.full((slots, -(-most_rows // batch) * batch), -1, np.int32)
         for slot in np.flatnonzero(taken):
@@ -101,7 +137,8 @@ class BatchPlanner:
             first = None if begin is None else int(begin[slot])
             mine = self.clients.rows(client) if first is None else np.arange(first, first + size)
             all_rows[slot, :size] = mine
-            rows[slot, :count] = self._order(t, client, mine, count, int(per_pass[slot]))
+            own = self._order(t, client, mine, count)
+            rows[slot, :count, : own.shape[1]] = own
         return Slot(
             client=np.maximum(clients, 0).astype(np.int32),
             weight=sizes / self.mean_size,
@@ -109,17 +146,22 @@ class BatchPlanner:
             batches=rows,
             pages=all_rows.reshape(slots, -1, batch),
             page_count=(-(-sizes // batch)).astype(np.int32),
+            population=self._population(clients),
         )
 
-    def _order(
-        self, t: int, client: int, mine: np.ndarray, steps: int, per_pass: int
-    ) -> np.ndarray:
+    def _population(self, clients: np.ndarray) -> np.ndarray | None:
+        populations = self.clients.populations
+        if populations is None or len(populations) == 1:
+            return None
+        return populations.of[np.maximum(clients, 0)]
+
+    def _order(self, t: int, client: int, mine: np.ndarray, steps: int) -> np.ndarray:
         """Batches of one client: passes over its rows, each in a fresh order, cut after `steps`."""
-        batch = self.batch_size
+        batch, per_pass = int(self._batch_sizes[client]), int(self._per_pass[client])
         out = np.full((-(-steps // per_pass), per_pass * batch), -1, np.int32)
         taken = min(len(mine), per_pass * batch)
         # Within one batch there is no order.
-        if not self.local.shuffle or len(mine) <= batch:
+        if not self._shuffled[client] or len(mine) <= batch:
             out[:, :taken] = mine[:taken]
         else:
             passes = np.empty((len(out), len(mine)), mine.dtype)

@@ -27,7 +27,7 @@ class Experiment:
         algorithm: the method, from `hf.algorithms` or your own `hf.Algorithm(rule)`.
         model: `hf.models`, or your own `hf.Model(init, loss)`.
         clients: the population, from `hf.data.partition` or `hf.data.Clients`.
-        local: what a client does in a round.
+        local: what a client does in a round; of joined populations, one for all or one for each.
         cohort: who takes part, from `hf.cohorts`; everyone unless given.
         evaluate: one or several of `hf.evaluate`.
         seed: all randomness is a function of it.
@@ -60,7 +60,7 @@ class Experiment:
     algorithm: Algorithm
     model: Model
     clients: Clients
-    local: Local
+    local: Local | tuple[Local, ...]
     cohort: Cohort | None = None
     evaluate: Evaluator | Sequence[Evaluator] | None = None
     seed: int = 0
@@ -93,7 +93,7 @@ def described(
     algorithm: Algorithm | Experiment,
     model: Model | None,
     clients: Clients | None,
-    local: Local | None,
+    local: Local | tuple[Local, ...] | None,
     settings: Settings,
     also: Sequence[str] = (),
 ) -> Experiment:

@@ -77,7 +77,7 @@ class RoundPlanner:
 
     def _weighed(self, ids: np.ndarray, position: np.ndarray, slots: Slot) -> Slot:
         weighting = self.algorithm.weighting
-        delta, heard = weights.of_cohort(weighting, self.batches, self.cohort, ids, self.dtype)
+        delta, heard = weights.of_cohort(weighting, self.batches, ids, self.dtype)
         alike = heard is None and weighting == "uniform"
 
         def of_slots(each: np.ndarray) -> np.ndarray:

@@ -1,28 +1,19 @@
-"""More than one federation: populations of clients, each with its own loss and cohort, one model."""
+"""More than one federation: populations of clients, each with its own loss, cohort and local training."""
 
 import dataclasses
-import functools
-from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax, tree
 
 from holdfast.cohorts import Cohort, Everyone
-from holdfast.data.clients import Clients
-from holdfast.errors import HoldfastError, explain_constructor
-from holdfast.metrics.metric import directions
+from holdfast.core.local import Local
+from holdfast.data.clients import Clients, count
+from holdfast.data.grouped import OfPopulation, Populations, group
+from holdfast.engine.joined_model import joined_model, table_roles
+from holdfast.errors import HoldfastError, did_you_mean, explain_constructor
 from holdfast.models.model import Model
-from holdfast.trees import Tree, describe_shapes, signature
-
-
-class Grouped(NamedTuple):
-    """Examples and the number of the population they belong to."""
-
-    examples: Any
-    group: Any
+from holdfast.trees import Tree
 
 
 @explain_constructor
@@ -31,10 +22,12 @@ class Population:
     """Clients that share a loss and take part by a rule of their own.
 
     Args:
-        clients: its clients; examples of all populations have the same fields and shapes.
+        clients: its clients; other populations may have examples of other fields and shapes.
         model: its loss and metrics; all populations train the same parameters.
         cohort: who of it takes part in a round; everyone unless given.
-        weight: of its mean loss in the objective.
+        weight: $w_p$, of its mean loss in the objective.
+        name: what messages and measurements call it; its number unless given.
+        local: how its clients train; give it for all populations, or for none and `simulate(local=...)`.
 
     Example:
         >>> import holdfast as hf
@@ -48,7 +41,7 @@ class Population:
         >>> few = hf.Population(wanting(1.0, 2), model)
         >>> many = hf.Population(wanting(2.0, 6), model, cohort=hf.cohorts.fixed(1), weight=3.0)
         >>> both = hf.join([few, many])
-        >>> run = hf.simulate(hf.algorithms.fedavg(), **both._asdict(), local=local, rounds=20)
+        >>> run = hf.simulate(hf.algorithms.fedavg(), **both, local=local, rounds=20)
         >>> [entry.clients for entry in run.ledger.entries[:3]]
         [(0, 1, 7), (0, 1, 6), (0, 1, 5)]
         >>> print(f"{run.params['weights'].item():.2f}")
@@ -59,9 +52,19 @@ class Population:
     model: Model
     cohort: Cohort = dataclasses.field(default_factory=Everyone)
     weight: float = 1.0
+    name: str | None = None
+    local: Local | None = None
 
     def __post_init__(self) -> None:
-        if not self.weight > 0:
+        expected = (("clients", Clients), ("model", Model), ("local", Local | None))
+        for name, kind in expected:
+            if not isinstance(getattr(self, name), kind):
+                wanted = getattr(kind, "__name__", "Local")
+                raise HoldfastError(
+                    f"Population: {name} is a {type(getattr(self, name)).__name__}; give a {wanted}.",
+                    about=(name,),
+                )
+        if not (self.weight > 0 and np.isfinite(self.weight)):
             raise HoldfastError(
                 f"Population: weight={self.weight}; give a number above 0.", about=("weight",)
             )
@@ -74,62 +77,143 @@ class JoinedCohort:
     steady: ClassVar[bool] = False
     cohorts: tuple[Any, ...]
     starts: tuple[int, ...]  # number of the first client of each population, and of all
-    weights: tuple[float, ...]  # of the populations in the objective
-    able_counts: tuple[int, ...]  # clients with data in each
+
+    @property
+    def everyone(self) -> bool:
+        """Whether all clients take part in every round."""
+        return all(isinstance(cohort, Everyone) for cohort in self.cohorts)
 
     def _parts(self, able: np.ndarray) -> list[np.ndarray]:
         ends = zip(self.starts[:-1], self.starts[1:], strict=True)
         return [able[(able >= a) & (able < b)] - a for a, b in ends]
 
     def check(self, able: np.ndarray, population: int) -> None:
+        if population != self.starts[-1]:
+            raise HoldfastError(
+                f"cohort: it is that of {self.starts[-1]} joined clients, and there are {population}; give "
+                f"what hf.join returned, or a cohort of these clients.",
+                about=("cohort",),
+            )
         sizes = np.diff(self.starts)
         for cohort, part, size in zip(self.cohorts, self._parts(able), sizes, strict=True):
             cohort.check(part, int(size))
-
-    def _population(self, ids: np.ndarray) -> np.ndarray:
-        return np.searchsorted(np.asarray(self.starts), ids, side="right") - 1
-
-    def votes(self, ids: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """Factors that make deltas a mean within each population, then over populations by weight."""
-        which = self._population(ids)
-        total = np.bincount(which, weight, minlength=len(self.weights))
-        return np.asarray(self.weights)[which] / total[which]
-
-    def importance(self, ids: np.ndarray) -> np.ndarray:
-        """How much each client counts in the objective: w_p / N_p, 1 on average over all clients."""
-        each = np.asarray(self.weights) / np.asarray(self.able_counts)
-        return each[self._population(ids)] * (sum(self.able_counts) / sum(self.weights))
 
     def draw(self, t: int, able: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         parts = zip(self.cohorts, self._parts(able), self.starts[:-1], strict=True)
         return np.concatenate([cohort.draw(t, part, rng) + start for cohort, part, start in parts])
 
 
-class Joined(NamedTuple):
-    """Several populations as one: what `simulate` takes."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Joined:
+    """Several populations as one: `simulate(algorithm, **joined, ...)` takes what it has."""
 
     model: Model
     clients: Clients
     cohort: JoinedCohort
+    local: tuple[Local, ...] | None  # one per population, if they have their own
+
+    def keys(self) -> Iterator[str]:
+        """The arguments of `simulate` that it has."""
+        return iter(("model", "clients", "cohort") + (("local",) if self.local else ()))
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def _asdict(self) -> Mapping[str, Any]:
+        return dict(self)
+
+    def number(self, population: str | int) -> int:
+        """The number of a population, by its name."""
+        names = self._populations.names
+        if population in names:
+            return names.index(str(population))
+        if isinstance(population, int) and 0 <= population < len(names):
+            return population
+        hint = did_you_mean(str(population), names)
+        raise HoldfastError(f"join: no population `{population}`; {hint}", about=("population",))
+
+    @property
+    def _populations(self) -> Populations:
+        assert self.clients.populations is not None
+        return self.clients.populations
+
+    def of(self, population: str | int, examples: Tree) -> OfPopulation:
+        """Examples that say whose loss and metrics they are for: a test set, or the server's data.
+
+        Args:
+            population: the population's name or number.
+            examples: like its own.
+
+        Example:
+            >>> import holdfast as hf
+            >>> train, test = hf.data.digits()
+            >>> clients = hf.data.partition.iid(train, clients=4)
+            >>> model = hf.models.softmax_regression(10)
+            >>> both = hf.join([hf.Population(clients, model, name=name) for name in ("a", "b")])
+            >>> tested = hf.evaluate.on(both.of("a", test), name="a")
+            >>> local = hf.Local(0.1, steps=1)
+            >>> run = hf.simulate(hf.algorithms.fedavg(), **both, local=local, rounds=1, evaluate=tested)
+            >>> [name for name in run.history.columns if name.startswith("a_")]
+            ['a_loss', 'a_accuracy']
+        """
+        count(examples)
+        return OfPopulation(examples, self.number(population))
+
+    def tests(self, tests: Sequence[Clients]) -> Clients:
+        """Every client's own test examples, given those of each population, for `evaluate.personal`."""
+        if len(tests) != len(self._populations):
+            raise HoldfastError(
+                f"join: {len(tests)} sets of test examples for {len(self._populations)} populations; "
+                f"give one hf.Clients each.",
+                about=("tests",),
+            )
+        starts = np.diff(self.cohort.starts)
+        for name, part, size in zip(self._populations.names, tests, starts, strict=True):
+            if len(part) != size:
+                raise HoldfastError(
+                    f"join: {len(part)} clients of {name} have test examples, and it has {size}; give every "
+                    f"client its own, if only an empty one.",
+                    about=("tests",),
+                )
+        return _joined_clients(tests, [{} for _ in tests], self._populations)
 
 
 def join(populations: Sequence[Population]) -> Joined:
     r"""Train one model on several federations.
 
-    $$ \min_x \sum_p w_p \frac{1}{N_p} \sum_{i \in p} f_i^p(x) $$
+    $$ \min_x \sum_p w_p F_p(x), \qquad F_p = \frac{1}{N_p} \sum_{i \in p} f_i^p $$
 
     Deltas are averaged within each population and then over populations by weight; control variates
     and other things heard count each client by $w_p / N_p$, so that corrections stay exact whatever
-    the sizes and participation rates.
+    the sizes and participation rates. A population of which nobody takes part in a round is left out of
+    that round's average.
+
+    Without a loss at the server only the ratios of the weights matter. With one, the objective is
+    $w_f \sum_p w_p F_p + w_c f_c$: clients' losses are multiplied by $\sum_p w_p$ in methods in which
+    the server learns, so that weights of populations and of the server are on one scale. Two halves
+    of a population with weight 0.5 each, or one population with weight 1, are the same run.
+
+    The parameters begin as the first population's model begins them. A test set and the server's data
+    say whose they are by `joined.of(name, examples)`; they need not where all populations have the same
+    model. Fields that only some populations have are stored for all clients, with zeros.
+
+    Args:
+        populations: one or several of `hf.Population`.
 
     Example:
         >>> import holdfast as hf
         >>> train, _ = hf.data.digits()
-        >>> a, b = (hf.data.partition.iid(train, clients=n, seed=n) for n in (4, 6))
+        >>> phones, speakers = (hf.data.partition.iid(train, clients=n, seed=n) for n in (4, 6))
         >>> model = hf.models.softmax_regression(10)
-        >>> both = hf.join([hf.Population(a, model), hf.Population(b, model, weight=2.0)])
-        >>> local = hf.Local(0.1, steps=1)
-        >>> run = hf.simulate(hf.algorithms.scaffold(), **both._asdict(), local=local, rounds=1)
+        >>> both = hf.join(
+        ...     [
+        ...         hf.Population(phones, model, name="phones", local=hf.Local(0.1, epochs=2)),
+        ...         hf.Population(
+        ...             speakers, model, weight=2.0, name="speakers", local=hf.Local(0.05, steps=1)
+        ...         ),
+        ...     ]
+        ... )
+        >>> run = hf.simulate(hf.algorithms.scaffold(), **both, rounds=1)
         >>> len(run.client_states)
         10
     """
@@ -137,70 +221,63 @@ def join(populations: Sequence[Population]) -> Joined:
         raise HoldfastError(
             "join: no populations are given; give at least one.", about=("populations",)
         )
-    first = tree.map(lambda a: a[:1], populations[0].clients.examples)
-    for p in populations[1:]:
-        other = tree.map(lambda a: a[:1], p.clients.examples)
-        if signature(other) != signature(first):
+    names = _names(populations)
+    models = tuple(p.model for p in populations)
+    sizes = [len(p.clients) for p in populations]
+    described = Populations(
+        np.repeat(np.arange(len(sizes)), sizes).astype(np.int32),
+        tuple(float(p.weight) for p in populations),
+        names,
+    )
+    parts = [p.clients for p in populations]
+    clients = _joined_clients(parts, [table_roles(m) for m in models], described)
+    return Joined(
+        joined_model(models, names, clients.examples.whose),
+        clients,
+        JoinedCohort(
+            tuple(p.cohort for p in populations), (0, *(int(n) for n in np.cumsum(sizes)))
+        ),
+        _locals(populations, names),
+    )
+
+
+def _names(populations: Sequence[Population]) -> tuple[str, ...]:
+    names = tuple(str(i) if p.name is None else p.name for i, p in enumerate(populations))
+    twice = [name for i, name in enumerate(names) if name in names[:i]]
+    if twice:
+        raise HoldfastError(
+            f"join: two populations are called `{twice[0]}`; give one another name.",
+            about=("populations",),
+        )
+    return names
+
+
+def _locals(populations: Sequence[Population], names: Sequence[str]) -> tuple[Local, ...] | None:
+    given = [p.local for p in populations]
+    found = tuple(local for local in given if local is not None)
+    if found and len(found) < len(given):
+        without = names[given.index(None)]
+        raise HoldfastError(
+            f"join: some populations have a local of their own and {without} has none; give all of them one, "
+            f"or none and simulate(local=...).",
+            about=("populations",),
+        )
+    return found or None
+
+
+def _joined_clients(
+    parts: Sequence[Clients], roles: Sequence[Any], populations: Populations
+) -> Clients:
+    for name, part in zip(populations.names, parts, strict=True):
+        if part.populations is not None:
             raise HoldfastError(
-                f"join: one population has examples of {describe_shapes(first)}, another of "
-                f"{describe_shapes(other)}; give all the same fields, shapes and types.",
+                f"join: the clients of {name} are several populations already; give all of them to one "
+                f"hf.join.",
                 about=("populations",),
             )
-    starts = np.concatenate([[0], np.cumsum([len(p.clients) for p in populations])])
-    cohort = JoinedCohort(
-        tuple(p.cohort for p in populations),
-        tuple(starts.tolist()),
-        tuple(float(p.weight) for p in populations),
-        tuple(int((p.clients.sizes > 0).sum()) for p in populations),
-    )
-    clients = _joined_clients([p.clients for p in populations])
-    return Joined(_joined_model(tuple(p.model for p in populations)), clients, cohort)
-
-
-def _joined_clients(parts: list[Clients]) -> Clients:
-    sizes = [len(tree.leaves(c.examples)[0]) for c in parts]
-    shifts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    examples = tree.map(
-        lambda *a: np.concatenate([np.asarray(q) for q in a]), *(c.examples for c in parts)
-    )
-    group = np.repeat(np.arange(len(parts)), sizes).astype(np.int32)
+    rows = [count(c.examples) for c in parts]
+    shifts = np.concatenate([[0], np.cumsum(rows)[:-1]])
     order = np.concatenate([c.order + s for c, s in zip(parts, shifts, strict=True)])
     lengths = np.concatenate([c.sizes for c in parts])
-    return Clients(Grouped(examples, group), order, np.concatenate([[0], np.cumsum(lengths)]))
-
-
-@functools.lru_cache(maxsize=64)
-def _joined_model(models: tuple[Model, ...]) -> Model:
-    def init(key: jax.Array, examples: Tree) -> Tree:
-        return models[0].init(key, examples.examples)
-
-    def loss(params: Tree, batch: Grouped, key: jax.Array) -> jax.Array:
-        # All examples of a client are of one population, so one branch is computed.
-        branches = [m.losses for m in models]
-        return lax.switch(batch.group[0], branches, params, batch.examples, key)
-
-    def metrics(params: Tree, batch: Tree) -> dict[str, jax.Array]:
-        if not isinstance(batch, Grouped):  # a test set of the first population's kind
-            return models[0].measure(params, batch)
-        found = [m.measure(params, batch.examples) for m in models]
-        shared = [name for name in found[0] if all(name in f for f in found)]
-        return {
-            name: jnp.select(
-                [batch.group == g for g in range(len(models))], [f[name] for f in found]
-            )
-            for name in shared
-        }
-
-    def check(examples: Tree) -> None:
-        for g, m in enumerate(models):
-            if m.check is None:
-                continue
-            if isinstance(examples, Grouped):
-                mine = np.asarray(examples.group) == g
-                m.check(tree.map(lambda a, mine=mine: np.asarray(a)[mine], examples.examples))
-            elif g == 0:
-                m.check(examples)
-
-    declared = dict(pair for m in models for pair in directions(m.greater_is_better))
-    name = " + ".join(m.name for m in models)
-    return Model(init, loss, metrics, check, name=name, greater_is_better=declared)
+    examples = group([c.examples for c in parts], roles)
+    return Clients(examples, order, np.concatenate([[0], np.cumsum(lengths)]), populations)

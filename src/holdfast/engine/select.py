@@ -182,11 +182,17 @@ class _Unsent:
     tilt: Tilt  # on whole tables
     without_sent: Callable[[int, Any], Any]
 
+    @property
+    def _steps(self) -> Steps:
+        steps = self.shared.steps
+        assert isinstance(steps, Steps)
+        return steps
+
     def solve(
         self, grad: StepGradient, x: Tree, tilt: Tilt, count: Number
     ) -> tuple[Tree, Number, Tree]:
         """The client's local steps on its own rows; and the move of all others, None if there is none."""
-        steps = self.shared.steps
+        steps = self._steps
         turned = _turns(steps, tilt)
         if tilt.linear is None and not decays(steps, tilt):
             y, path = solve(steps, grad, x, tilt, count)
@@ -207,7 +213,7 @@ class _Unsent:
         self, grad: StepGradient, x: Tree, tilt: Tilt, count: Number
     ) -> tuple[Tree, Number, Tree]:
         """Rows not sent take part by their coordinates, as one more parameter of each table."""
-        steps = self.shared.steps
+        steps = self._steps
         start = self.shared.x if self.tilt.start is None else self.tilt.start
         linear = _filled(self.tilt.linear, self.shared.x)
         where = table_positions(self.leaves.tables, self.shared.x)
@@ -312,7 +318,9 @@ class Selection:
         _refuse_shared_fields(model.tables)
         self.tables = model.tables
         self.sizes = [leaf.shape[0] for leaf in table_leaves(model.tables, params)]
-        self.used = [self._used(table, clients) for table in model.tables]
+        mine = [clients.rows(i) for i in range(len(clients))]
+        tables = zip(model.tables, self.sizes, strict=True)
+        self.used = [table.used(clients.examples, mine, size) for table, size in tables]
         self.capacity = [max(map(len, used)) for used in self.used]
         self.client_round = SelectedRound(self.tables)
         self._leaves = TableLeaves(self.tables, tuple(paths(params)))
@@ -331,17 +339,6 @@ class Selection:
     def bits_up(self) -> int:
         """For a shared norm: where they end."""
         return 2 * self._number_bits if self.shares_norm else 0
-
-    @staticmethod
-    def _used(table: Table, clients: Clients) -> list[np.ndarray]:
-        fields = [np.asarray(getattr(clients.examples, f)) for f in table.fields]
-
-        def of(i: int) -> np.ndarray:
-            mine = clients.rows(i)
-            numbers = [field[mine].reshape(-1) for field in fields]
-            return np.unique(np.concatenate([np.asarray(table.always, np.int64), *numbers]))
-
-        return [of(i) for i in range(len(clients))]
 
     def rows(self, clients: np.ndarray) -> tuple[np.ndarray, ...]:
         """For a cohort, one array of row numbers per table, filled up past the last row."""

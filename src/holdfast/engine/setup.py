@@ -14,12 +14,15 @@ from holdfast.core.algorithm import Algorithm
 from holdfast.core.keys import Purpose
 from holdfast.core.local import Local
 from holdfast.core.round import Template, template
+from holdfast.core.rule import Need
 from holdfast.data.clients import Clients, check_finite
 from holdfast.engine import choose, select_trial
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.debug import DebugEngine
 from holdfast.engine.experiment import Experiment
+from holdfast.engine.joined_model import counting
 from holdfast.engine.plan import draw
+from holdfast.engine.populations import JoinedCohort
 from holdfast.engine.protocol import Engine
 from holdfast.engine.select import Selection
 from holdfast.errors import HoldfastError
@@ -38,6 +41,7 @@ class Setup:
 
     experiment: Experiment
     algorithm: Algorithm  # with one number per client where it asks the clients' data
+    model: Model  # with losses that count as much as they do beside the server's
     clients: Clients  # as the method groups them
     cohort: Cohort
     evaluators: tuple[Evaluator, ...]
@@ -62,7 +66,23 @@ class Setup:
             "evaluation": describe(self.evaluators),
             "select": str(self.selection is not None),
             "server": describe(given.server),
-        }
+        } | self._populations()
+
+    def _populations(self) -> dict[str, str]:
+        found = self.clients.populations
+        if found is None:
+            return {}
+        return {"populations": f"{found.names} with weights {found.weights}, {digest(found.of)}"}
+
+    @property
+    def locals(self) -> tuple[Local, ...]:
+        """How clients train: one for all, or one for each population."""
+        return locals_of(self.experiment)
+
+
+def locals_of(given: Experiment) -> tuple[Local, ...]:
+    """How clients train: one for all, or one for each population."""
+    return (given.local,) if isinstance(given.local, Local) else tuple(given.local)
 
 
 def checked(experiment: Experiment) -> Setup:
@@ -96,7 +116,8 @@ def _checked(given: Experiment) -> Setup:
     if given.server is not None:
         given.server.check(given.model, params)
         server_local = given.server.local
-    algorithm.check(params, given.local, server_local)
+    for local in locals_of(given):
+        algorithm.check(params, local, server_local)
     hyper.check_population(algorithm, len(clients), algorithm.name)
     for evaluator in evaluators:
         evaluator.check(given.model, params, len(given.clients))
@@ -105,10 +126,15 @@ def _checked(given: Experiment) -> Setup:
     hyper.check_ranges(now, above=("algorithm",))
     selection = _selection(given, algorithm, clients, params) if given.select else None
     begun = template(now, params, any(e.keeps_last_models for e in evaluators))
-    now.check_wire(begun.payload, len(clients), isinstance(cohort, Everyone))
+    everyone = isinstance(cohort, Everyone) or (
+        isinstance(cohort, JoinedCohort) and cohort.everyone
+    )
+    now.check_wire(begun.payload, len(clients), everyone)
+    _check_populations(algorithm, clients, everyone)
     return Setup(
         experiment=given,
         algorithm=algorithm,
+        model=_counting(given.model, algorithm, clients),
         clients=clients,
         cohort=cohort,
         evaluators=evaluators,
@@ -132,10 +158,33 @@ def _selection(
         )
     selection = Selection(given.model, clients, params)
     server = None if given.server is None else given.server.local
-    selection.shares_norm = select_trial.check(
-        algorithm, params, given.local, server, given.model.tables, len(clients)
-    )
+    tried = [
+        select_trial.check(algorithm, params, local, server, given.model.tables, len(clients))
+        for local in locals_of(given)
+    ]
+    selection.shares_norm = any(tried)
     return selection
+
+
+def _counting(model: Model, algorithm: Algorithm, clients: Clients) -> Model:
+    """The clients' losses on one scale with the server's, where it has one that the method learns from."""
+    populations = clients.populations
+    learns = Need.SERVER_DATA in algorithm.rule.traits.needs
+    if populations is None or not learns or populations.total == 1:
+        return model
+    return counting(model, populations.total)
+
+
+def _check_populations(algorithm: Algorithm, clients: Clients, everyone: bool) -> None:
+    """Refuse what would weigh populations otherwise than the objective does."""
+    several = clients.populations is not None and len(clients.populations) > 1
+    if several and not algorithm.wire.hears_each and not everyone:
+        raise HoldfastError(
+            f"{algorithm.name}: the wire {type(algorithm.wire).__name__} keeps one mean of all clients, "
+            f"which would drift where populations take part at rates of their own; let everyone take part, "
+            f"or use hf.wires.Compressed or ErrorFeedback.",
+            about=("algorithm", "wire"),
+        )
 
 
 def _check_data(model: Model, batches: BatchPlanner, fits: bool) -> None:
@@ -203,7 +252,7 @@ def _check_types(given: Experiment) -> None:
         ("algorithm", given.algorithm, Algorithm, "hf.algorithms.fedavg()"),
         ("model", given.model, Model, "hf.models.mlp([64], classes=10)"),
         ("clients", given.clients, Clients, "hf.data.partition.iid(train, clients=10)"),
-        ("local", given.local, Local, "hf.Local(learning_rate=0.1)"),
+        *(("local", local, Local, "hf.Local(learning_rate=0.1)") for local in _given_locals(given)),
     )
     for name, value, kind, example in expected:
         if not isinstance(value, kind):
@@ -212,10 +261,27 @@ def _check_types(given: Experiment) -> None:
                 f"such as {example}.",
                 about=(name,),
             )
+    _check_locals(given)
     seed = given.seed
     if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
         raise HoldfastError(
             f"simulate: seed={seed!r}; give a whole number in 0..{2**31 - 1}.", about=("seeds",)
+        )
+
+
+def _given_locals(given: Experiment) -> tuple[Any, ...]:
+    return tuple(given.local) if isinstance(given.local, tuple | list) else (given.local,)
+
+
+def _check_locals(given: Experiment) -> None:
+    """Refuse several local trainings where they are not one for each population."""
+    populations = given.clients.populations
+    several = 1 if populations is None else len(populations)
+    if not isinstance(given.local, Local) and len(given.local) != several:
+        raise HoldfastError(
+            f"simulate: local has {len(given.local)} entries for {several} populations; give one hf.Local "
+            f"for all clients, or one for each population that hf.join put together.",
+            about=("local",),
         )
 
 

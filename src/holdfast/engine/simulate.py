@@ -34,7 +34,7 @@ def rounds(
     algorithm: Algorithm | Experiment,
     model: Model | None = None,
     clients: Clients | None = None,
-    local: Local | None = None,
+    local: Local | tuple[Local, ...] | None = None,
     *,
     start: RunState | None = None,
     **settings: Unpack[Settings],
@@ -150,7 +150,7 @@ def simulate(
     algorithm: Algorithm | Experiment,
     model: Model | None = None,
     clients: Clients | None = None,
-    local: Local | None = None,
+    local: Local | tuple[Local, ...] | None = None,
     rounds: int | None = None,
     *,
     start: RunState | None = None,
@@ -169,7 +169,7 @@ def simulate(
             `hf.Experiment`, and then none of the other things that it describes.
         model: `hf.models`, or your own `hf.Model(init, loss)`.
         clients: the population, from `hf.data.partition` or `hf.data.Clients`.
-        local: what a client does in a round.
+        local: what a client does in a round; of joined populations, one for all or one for each.
         rounds: number of rounds, those of a resumed run included.
         start: a state to go on from.
         checkpoint: a folder (or `hf.Checkpoint`) to save to, and to go on from if it holds this run.

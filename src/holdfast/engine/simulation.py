@@ -14,7 +14,7 @@ from holdfast.client_states.states import ClientStates
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.keys import round_key
-from holdfast.core.local import Local
+from holdfast.core.local import Local, steps_at
 from holdfast.core.round import RoundInputs
 from holdfast.engine import choose, personal, weights
 from holdfast.engine.compiled import CompileTime
@@ -113,9 +113,9 @@ class Simulation:
         here = plan.clients[plan.here]
         selection, server = setup.selection, self.server
         return RoundInputs(
-            model=self.experiment.model,
+            model=setup.model,
             algorithm=hyper.at_round(setup.algorithm, t) if now is None else now,
-            steps=self.experiment.local.at(t, state.params),
+            steps=steps_at(self.experiment.local, t, state.params),
             x=state.params,
             server=state.server,
             client_states=self.preparer.cohort(t, state.client_states, here, states),
@@ -194,7 +194,7 @@ class Simulation:
         setup = self.setup
         able, weighting = setup.batches.able, setup.algorithm.weighting
         found = np.zeros(len(setup.clients))
-        found[able], _ = weights.of_cohort(weighting, setup.batches, setup.cohort, able)
+        found[able], _ = weights.of_cohort(weighting, setup.batches, able)
         return found
 
     def _votes(self, ids: np.ndarray) -> np.ndarray:

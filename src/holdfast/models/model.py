@@ -33,6 +33,16 @@ class Table:
     fields: tuple[str, ...]
     always: tuple[int, ...] = ()
 
+    def used(self, examples: Tree, rows: Sequence[np.ndarray], size: int) -> list[np.ndarray]:
+        """For each client, whose rows of the examples these are, the rows of the table it uses."""
+        fields = [np.asarray(getattr(examples, f)) for f in self.fields]
+        always = np.asarray(self.always, np.int64)
+
+        def of(mine: np.ndarray) -> np.ndarray:
+            return np.unique(np.concatenate([always, *(f[mine].reshape(-1) for f in fields)]))
+
+        return [of(mine) for mine in rows]
+
 
 @explain_constructor
 @dataclasses.dataclass(frozen=True)

@@ -54,7 +54,7 @@ def _nearest(path: str, known: Mapping[str, _Kind]) -> str:
 
 def _roots(given: Experiment) -> dict[str, Any]:
     algorithm = given.algorithm
-    if not isinstance(algorithm, Algorithm) or not isinstance(given.local, Local):
+    if not isinstance(algorithm, Algorithm) or not isinstance(given.local, Local | tuple):
         raise HoldfastError(
             f"sweep: algorithm is a {type(algorithm).__name__} and local a "
             f"{type(given.local).__name__}; give an hf.Algorithm and an hf.Local."

@@ -26,7 +26,7 @@ class SweptRun:
     point: Point
     seed: int
     algorithm: Algorithm  # with the point's values, to run again with `simulate`
-    local: Local
+    local: Local | tuple[Local, ...]
     params: Tree  # of the last round; None if the first one failed
     history: History
     ledger: Ledger | None
