@@ -199,7 +199,7 @@ class Simulation:
 
     def _votes(self, ids: np.ndarray) -> np.ndarray:
         setup = self.setup
-        return weights.of_cohort("uniform", setup.batches, setup.cohort, ids)[0]
+        return weights.of_cohort("uniform", setup.batches, ids)[0]
 
     def _server_data(self, t: int) -> ServerData | None:
         if self.server is None:
