@@ -1,6 +1,7 @@
 """From a checked experiment file to the objects of a run."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -11,23 +12,23 @@ from holdfast import evaluate
 from holdfast.client_states.storage import Storage
 from holdfast.config import schema, sweep
 from holdfast.config.file import ExperimentFile, KeyPath
-from holdfast.config.making import located, make, make_local, named
-from holdfast.config.population import load_dataset, make_model, make_server, population
+from holdfast.config.making import located, make, make_local, make_plain, named, over
+from holdfast.config.population import load_dataset, make_model, population
 from holdfast.config.schema import FileSchema
+from holdfast.config.server import AtServer, at_server, learns_at_server, pretrains
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.local import Local
-from holdfast.data import Clients, Dataset
+from holdfast.data import Clients, Dataset, share
 from holdfast.engine.compiled import CompiledEngine
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.server import Server
 from holdfast.engine.setup import checked
-from holdfast.engine.simulate import pretrain
 from holdfast.errors import About, HoldfastError, did_you_mean
 from holdfast.metrics import greater_is_better
 from holdfast.metrics.metric import check_target
 from holdfast.models import Model
+from holdfast.rules import AdaptiveClip
 from holdfast.sweeps.naming import folder_name, label
-from holdfast.trees import Tree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Method:
     label: str
     algorithm: Algorithm
     local: Local
-    server: Server | None
+    at_server: AtServer
     of: str  # the label without the point
     swept: sweep.SweptMethod
 
@@ -45,6 +46,11 @@ class Method:
     def at(self) -> KeyPath:
         """Where it stands in the file."""
         return self.swept.at
+
+    @property
+    def server(self) -> Server | None:
+        """What the server has of its own, and how it trains in this method."""
+        return self.at_server.server
 
     @property
     def folder(self) -> str:
@@ -69,7 +75,6 @@ class Study:
     model: Model
     cohort: Any
     evaluators: tuple[Any, ...]
-    pretrain: int
     select: bool
     checkpoint_every: int
     checkpoint_keep: int
@@ -81,7 +86,7 @@ class Study:
 
     @property
     def server(self) -> Server | None:
-        """What the server has of its own; how it trains may differ between points of a sweep."""
+        """What the server has of its own; how it trains may differ between methods."""
         return self.methods[0].server
 
     @property
@@ -96,31 +101,33 @@ class Study:
         labels = np.asarray(self.clients.examples.y)
         return labels.ndim == 1 and np.issubdtype(labels.dtype, np.integer)
 
+    @functools.cached_property
+    def _sharing(self) -> Clients:
+        """The clients with the server's examples appended to each one's own."""
+        assert self.server is not None
+        return share(self.clients, self.server.source)
+
     def experiment(self, method: Method, seed: int) -> Experiment:
         """What `simulate` runs for a method and a seed; made and checked once."""
         known = self._made.pop((method.label, seed), None)
         return self._make(method, seed) if known is None else known
 
     def _make(self, method: Method, seed: int) -> Experiment:
+        before = method.at_server.pretraining
         return Experiment(
             method.algorithm,
             self.model,
-            self.clients,
+            self._sharing if method.at_server.data_sharing else self.clients,
             method.local,
             cohort=self.cohort,
             evaluate=self.evaluators,
             seed=seed,
-            params=self._start(method, seed),
+            params=None if before is None else before.start(self.model, seed),
             server=method.server,
             select=self.select,
             engine=self.engine,
             storage=self.storage,
         )
-
-    def _start(self, method: Method, seed: int) -> Tree:
-        if not self.pretrain or method.server is None:
-            return None
-        return pretrain(self.model, method.server, self.pretrain, seed)
 
 
 def sections(file: ExperimentFile) -> FileSchema:
@@ -154,7 +161,6 @@ def study(file: ExperimentFile) -> Study:
         model=model,
         cohort=make(file, ("cohort",), "cohort", given.cohort),
         evaluators=_evaluators(given.evaluate, dataset, clients, tests),
-        pretrain=0 if given.server is None else given.server.pretrain,
         select=given.select,
         checkpoint_every=given.checkpoint.every,
         checkpoint_keep=given.checkpoint.keep,
@@ -201,8 +207,8 @@ def _seeds(file: ExperimentFile, seeds: int | list[int]) -> tuple[int, ...]:
 def _methods(file: ExperimentFile, given: FileSchema, server_data: Any) -> tuple[Method, ...]:
     names = [t["name"] for t in given.algorithm]
     methods = [
-        _method(swept, given, server_data, repeated=names.count(swept.table["name"]) > 1)
-        for swept in sweep.swept_methods(file, given.sweep, given.algorithm)
+        _method(swept, server_data, repeated=names.count(swept.table["name"]) > 1)
+        for swept in sweep.swept_methods(file, given.sweep, given.algorithm, _trains_server)
     ]
     folders = [m.folder for m in methods]
     for i, method in enumerate(methods):
@@ -213,42 +219,50 @@ def _methods(file: ExperimentFile, given: FileSchema, server_data: Any) -> tuple
     return tuple(methods)
 
 
-def _method(
-    swept: sweep.SweptMethod, given: FileSchema, server_data: Any, repeated: bool
-) -> Method:
+def _algorithm(swept: sweep.SweptMethod) -> Algorithm:
+    """What an entry names, with the clip and the wire it has besides."""
     file, at, table = swept.file, swept.at, swept.table
-    shared = make_local(file, ("local",), swept.local)
     algorithm = make(file, at, "algorithm", table)
     if not isinstance(algorithm, Algorithm):
         raise file.error(
             at, f"`{table['name']}` made a {type(algorithm).__name__}, no hf.Algorithm."
         )
+    if "adaptive_clip" in table:
+        inside = (*at, "adaptive_clip")
+        clip = make_plain(file, inside, AdaptiveClip, table["adaptive_clip"])
+        with located(file, inside):
+            algorithm = clip.beside(algorithm)
     if "wire" in table:
         wire = make(file, (*at, "wire"), "wire", schema.as_table(table["wire"]))
         with located(file, at):
             algorithm = dataclasses.replace(algorithm, wire=wire)
+    return algorithm
+
+
+def _trains_server(swept: sweep.SweptMethod) -> bool:
+    """Whether it matters to a method how the server trains."""
+    return learns_at_server(_algorithm(swept)) or pretrains(swept)
+
+
+def _method(swept: sweep.SweptMethod, server_data: Any, repeated: bool) -> Method:
+    file, at, table = swept.file, swept.at, swept.table
+    algorithm = _algorithm(swept)
     own = table.get("local") or {}
     where = (*at, "local") if own else ("local",)
     of = table.get("label") or _label(swept.unswept, repeated)
     return Method(
         label=f"{of} {label(swept.values)}" if swept.values else of,
         algorithm=algorithm,
-        local=make_local(file, where, _over(swept.local, own)),
-        server=make_server(file, given, server_data, shared),
+        local=make_local(file, where, over(swept.local, own)),
+        at_server=at_server(swept, algorithm, server_data),
         of=of,
         swept=swept,
     )
 
 
-def _over(shared: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """A method's own local training over what all share: its `steps` replace `epochs`, and back."""
-    hidden = {sweep.INSTEAD[name] for name in own if name in sweep.INSTEAD}
-    return {n: v for n, v in shared.items() if n not in hidden} | own
-
-
 def _label(table: dict[str, Any], repeated: bool) -> str:
     name = str(table["name"]).rpartition(":")[2]
-    settings = {n: v for n, v in table.items() if n not in ("name", "local")}
+    settings = {n: v for n, v in table.items() if n not in ("name", "local", "server")}
     if not repeated or not settings:
         return name
     return f"{name} " + " ".join(f"{n}={_brief(v)}" for n, v in settings.items())
@@ -293,14 +307,23 @@ def _try_out(made: Study) -> list[str]:
 
 def _location(method: Method, about: About) -> KeyPath:
     """Where the file has what an error of a run is about; the method itself if it has it nowhere."""
-    values, own = method.swept.file.values, method.swept.table.get("local") or {}
-    if about[:2] == ("server", "local") and "local" not in values.get("server", {}):
-        about = about[1:]  # the server trains as clients do
+    values, own = method.swept.file.values, method.swept.table
     if about[:1] == ("algorithm",):
         return (*method.at, *about[1:])
-    if about[:1] == ("local",) and own.keys() & set(about[1:]):
+    if len(about) > 1 and _has(own, about):
         return (*method.at, *about)
+    if about[:2] == ("server", "local") and "local" not in values.get("server", {}):
+        about = about[1:]  # the server trains as clients do
     return about if about and about[0] in values else method.at
+
+
+def _has(table: Any, at: KeyPath) -> bool:
+    """Whether a table has a key in tables within it."""
+    for key in at:
+        if not isinstance(table, dict) or key not in table:
+            return False
+        table = table[key]
+    return True
 
 
 _PREFIXES = {

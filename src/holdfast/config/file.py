@@ -51,9 +51,13 @@ class ExperimentFile:
 
     def line_of(self, at: KeyPath) -> int | None:
         """The line of a key, or of the nearest table around it; None for the file as a whole."""
-        while at and at not in self.lines:
+        while at:
+            # A table may be there by what is in it alone: `server.local.steps = 3`.
+            inside = [line for key, line in self.lines.items() if key[: len(at)] == at]
+            if inside:
+                return self.lines.get(at, min(inside))
             at = at[:-1]
-        return self.lines.get(at)
+        return None
 
     def around(self, line: int, margin: int = 2) -> str:
         """A few lines of the file, the one in question marked."""

@@ -58,12 +58,28 @@ def named(
 
 def make_local(file: ExperimentFile, at: KeyPath, table: dict[str, Any]) -> Local:
     """Local training from its table."""
-    checked = schema.check(file, at, schema.arguments(Local), {"name": "", **table})
+    made: Local = make_plain(file, at, Local, table)
+    return made
+
+
+def make_plain(file: ExperimentFile, at: KeyPath, kind: Callable[..., Any], table: Any) -> Any:
+    """What a table without a name is for, made with its keys as arguments."""
+    checked = schema.check(file, at, schema.arguments(kind), {"name": "", **table})
     given = checked.model_dump(exclude_unset=True, exclude={"name"})
-    hints = schema.hints(Local)
+    hints = schema.hints(kind)
     settings = {n: convert(file, (*at, n), hints[n], v) for n, v in given.items()}
     with located(file, at):
-        return Local(**settings)
+        return kind(**settings)
+
+
+# Either replaces the other in local training that goes over another.
+INSTEAD = {"steps": "epochs", "epochs": "steps"}
+
+
+def over(shared: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Own local training over what is shared: its `steps` replace `epochs`, and back."""
+    hidden = {INSTEAD[name] for name in own if name in INSTEAD}
+    return {n: v for n, v in shared.items() if n not in hidden} | own
 
 
 def convert(file: ExperimentFile, at: KeyPath, hint: Any, value: Any) -> Any:

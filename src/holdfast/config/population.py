@@ -8,13 +8,11 @@ from jax import tree
 
 from holdfast.config import catalogue, schema
 from holdfast.config.file import ExperimentFile, KeyPath
-from holdfast.config.making import located, make, make_local
+from holdfast.config.making import located, make
 from holdfast.config.schema import FileSchema
-from holdfast.core.local import Local
 from holdfast.data import Clients, Dataset, Examples
 from holdfast.data.held_out import matched_test
 from holdfast.data.partition.natural import natural
-from holdfast.engine.server import Server
 from holdfast.models import Model, augmented
 
 
@@ -139,16 +137,3 @@ def _sent_by_clients(file: ExperimentFile, section: Any, clients: Clients) -> Ex
     chosen = rng.choice(able, section.clients, replace=False)
     rows = [rng.permutation(clients.rows(i))[: section.each] for i in chosen]
     return _take(clients.examples, np.concatenate(rows))
-
-
-def make_server(
-    file: ExperimentFile, sections: FileSchema, source: Any, local: Local
-) -> Server | None:
-    """What the server has and how it trains: as clients do, unless the file says otherwise."""
-    section = sections.server
-    if source is None or section is None:
-        return None
-    with located(file, ("server",)):
-        own = section.local
-        how = local if own is None else make_local(file, ("server", "local"), own)
-        return Server(source, how, gradient_batch_size=section.gradient_batch_size)

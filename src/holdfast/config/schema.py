@@ -124,10 +124,20 @@ class StorageSection(BaseModel):
     folder: StrictStr | None = None
 
 
-class ServerSection(BaseModel):
-    """What the server has of its own: give one of the first five."""
+class OwnServer(BaseModel):
+    """How the server trains and what becomes of its data: what each method may have for itself."""
 
     model_config = _SECTION
+    # Rounds of its own before the first one, or a table with `rounds` and keys of [local].
+    pretrain: Annotated[int, Strict(), Field(ge=0)] | dict[str, Any] | None = None
+    data_sharing: StrictBool | None = None  # its examples are appended to every client's
+    gradient_batch_size: Count | None = None
+    local: dict[str, Any] | None = None
+
+
+class ServerSection(OwnServer):
+    """What the server has of its own: give one of the first five."""
+
     examples: Count | None = None  # so many of the training examples, which no client has then
     share: Share | None = None  # the same as a share of them
     clients: Count | None = None  # so many clients send it `each` of their examples
@@ -135,9 +145,6 @@ class ServerSection(BaseModel):
     loss: Table | None = None  # a loss of the parameters alone
     each: Count | None = None
     seed: Annotated[int, Strict(), Field(ge=0)] = 0
-    pretrain: Annotated[int, Strict(), Field(ge=0)] = 0  # rounds of its own before the first
-    gradient_batch_size: Count | None = None
-    local: dict[str, Any] | None = None
 
 
 class FileSchema(BaseModel):
@@ -171,6 +178,8 @@ class AlsoAlgorithm(BaseModel):
     label: StrictStr | None = None
     wire: Table | None = None
     local: dict[str, Any] | None = None
+    server: OwnServer | None = None
+    adaptive_clip: dict[str, Any] | None = None
 
 
 class AlsoData(BaseModel):

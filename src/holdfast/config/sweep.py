@@ -2,17 +2,20 @@
 
 import copy
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from holdfast.config.file import ExperimentFile, KeyPath, put
+from holdfast.config.making import INSTEAD
 from holdfast.errors import HoldfastError, did_you_mean
 from holdfast.sweeps.grid import WAYS, combinations
 from holdfast.sweeps.naming import brief, short_names
 
-# Either replaces the other in a method's own local training.
-INSTEAD = {"steps": "epochs", "epochs": "steps"}
 _EXAMPLE = '"local.learning_rate" = [0.05, 0.1] or "algorithm.feddyn.alpha" = [0.01, 0.1]'
+
+
+# What of [server] is how it trains; the rest is who has which data, which all methods share.
+_TRAINING = ("local", "pretrain", "gradient_batch_size")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,35 +23,43 @@ class Axis:
     """One key of `[sweep]`."""
 
     at: KeyPath  # where it stands
-    number: int | None  # the [[algorithm]] it is about; None: [local], so all of them
+    root: str  # "local" or "server", which all methods share, or "algorithm"
+    number: int | None  # the [[algorithm]] it is about; None: all of them
     inside: str  # the key in there
     values: tuple[Any, ...]
 
     @property
     def key(self) -> str:
         """The dotted key it changes, with the number of the algorithm."""
-        return (
-            f"local.{self.inside}"
-            if self.number is None
-            else f"algorithm.{self.number}.{self.inside}"
+        return ".".join(
+            [self.root, *([] if self.number is None else [str(self.number)]), self.inside]
         )
 
     @property
     def name(self) -> str:
         """What a method calls it."""
-        return f"local.{self.inside}" if self.number is None else self.inside
+        return self.inside if self.root == "algorithm" else f"{self.root}.{self.inside}"
 
     def concerns(self, number: int, table: dict[str, Any], others: Sequence["Axis"]) -> bool:
-        """Whether it changes a method: one with a value of its own is left alone by [local]."""
+        """Whether it changes a method: one with a value of its own is left alone by what all share."""
         if self.number is not None:
             return self.number == number
-        own = set(table.get("local") or {})
-        own |= {
-            a.inside.removeprefix("local.")
+        own = [name for _, name, _ in _flat(table.get(self.root) or {}, ("",))]
+        before = f"{self.root}."
+        own += [
+            a.inside.removeprefix(before)
             for a in others
-            if a.number == number and a.inside.startswith("local.")
-        }
-        return not own & {self.inside, INSTEAD.get(self.inside)}
+            if a.number == number and a.inside.startswith(before)
+        ]
+        return not any(_same_or_inside(self.inside, name) for name in own)
+
+
+def _same_or_inside(one: str, other: str) -> bool:
+    """Whether either key is the other, a key in it, or what stands in its place."""
+    table, _, last = one.rpartition(".")
+    if last in INSTEAD and ".".join(filter(None, [table, INSTEAD[last]])) == other:
+        return True
+    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,9 +94,15 @@ class SweptMethod:
 
 
 def swept_methods(
-    file: ExperimentFile, section: dict[str, Any], tables: list[Any]
+    file: ExperimentFile,
+    section: dict[str, Any],
+    tables: list[Any],
+    trains_server: Callable[[SweptMethod], bool] = lambda _: True,
 ) -> list[SweptMethod]:
-    """Every method to run, in the order of the file; the entries as they are without `[sweep]`."""
+    """Every method to run, in the order of the file; the entries as they are without `[sweep]`.
+
+    A method to which it does not matter how the server trains is not swept over it.
+    """
     file = dataclasses.replace(file, values={**file.values, "algorithm": tables})
     how = section.get("how", "grid")
     if how not in WAYS:
@@ -98,12 +115,26 @@ def swept_methods(
         if at != ("sweep", "how")
     ]
     _check(file, axes, how)
-    return [
-        _swept_method(file, number, concerned, combination)
-        for number, table in enumerate(tables)
-        for concerned in [[a for a in axes if a.concerns(number, table, axes)]]
-        for combination in _combinations(concerned, how)
-    ]
+    found: list[SweptMethod] = []
+    used: set[KeyPath] = set()
+    for number, table in enumerate(tables):
+        concerned = [a for a in axes if a.concerns(number, table, axes)]
+        points = _points(file, number, concerned, how)
+        if any(a.root == "server" for a in concerned) and not any(map(trains_server, points)):
+            concerned = [a for a in concerned if a.root != "server"]
+            points = _points(file, number, concerned, how)
+        used |= {a.at for a in concerned}
+        found += points
+    for axis in axes:
+        if axis.root == "server" and axis.at not in used:
+            raise file.error(
+                axis.at, f"`{axis.name}` changes no method: the server trains in none; remove it."
+            )
+    return found
+
+
+def _points(file: ExperimentFile, number: int, axes: list[Axis], how: str) -> list[SweptMethod]:
+    return [_swept_method(file, number, axes, c) for c in _combinations(axes, how)]
 
 
 def _flat(table: dict[str, Any], before: KeyPath) -> Iterator[tuple[KeyPath, str, Any]]:
@@ -126,9 +157,26 @@ def _axis(file: ExperimentFile, at: KeyPath, dotted: str, values: Any, tables: l
     if root == "algorithm":
         word, inside = _algorithm_and_key(inside, tables)
         number = _number(file, at, word, tables)
-    if root not in ("local", "algorithm") or not inside or inside in ("name", "label", "local"):
+    elif root == "server":
+        _check_server(file, at, inside, tables)
+    if root not in ("local", "server", "algorithm") or inside in ("", *_WHOLE):
         raise file.error(at, f"`{dotted}` cannot be swept; give {_EXAMPLE}.")
-    return Axis(at, number, inside, tuple(values))
+    return Axis(at, root, number, inside, tuple(values))
+
+
+_WHOLE = ("name", "label", "local", "server")
+
+
+def _check_server(file: ExperimentFile, at: KeyPath, inside: str, tables: list[Any]) -> None:
+    if "server" not in file.values:
+        raise file.error(at, "there is no [server] to sweep; add one with examples = 500.")
+    if inside.partition(".")[0] not in _TRAINING:
+        raise file.error(
+            at,
+            f"`server.{inside}` cannot be swept, only how the server trains: server.local.learning_rate, "
+            f"server.pretrain, ...; a method's own arguments are algorithm.{_names(tables)[0]}.gamma "
+            f"and the like.",
+        )
 
 
 def _names(tables: list[Any]) -> list[str]:
@@ -186,7 +234,12 @@ def _swept_method(
 ) -> SweptMethod:
     values, lines, changed = copy.deepcopy(file.values), dict(file.lines), dict(file.changed)
     targets: list[KeyPath] = []
-    for axis, value in zip(axes, combination, strict=True):
+    # What clients do first: a server that trains as they do begins with that.
+    for axis, value in sorted(
+        zip(axes, combination, strict=True), key=lambda p: p[0].root == "server"
+    ):
+        if axis.root == "server" and axis.inside.startswith("local."):
+            values["server"].setdefault("local", copy.deepcopy(values["local"]))
         try:
             target = put(values, axis.key, copy.deepcopy(value))
         except HoldfastError as error:

@@ -1,9 +1,15 @@
 """Clip updates at a norm that follows a quantile of the clients' own."""
 
+import dataclasses
+
 import jax.numpy as jnp
 
-from holdfast.core.hyper import Hyper
-from holdfast.core.rule import ClientView, Rule, ServerView, State
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.combinators import Chain
+from holdfast.core.hyper import Hyper, PerClient
+from holdfast.core.rule import ClientView, Need, Rule, ServerView, State
+from holdfast.core.wire import OnSite
+from holdfast.errors import HoldfastError
 from holdfast.trees import Tree, float_type, norm, scale
 
 
@@ -44,6 +50,25 @@ class AdaptiveClip(Rule):
     quantile: Hyper = 0.5
     rate: Hyper = 0.2
 
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("initial", self.initial),
+            ("quantile", self.quantile),
+            ("rate", self.rate),
+        ):
+            most = 1 if name == "quantile" else float("inf")
+            if isinstance(value, PerClient):
+                raise HoldfastError(
+                    f"AdaptiveClip: {name} is one value per client, and the bound is the same for all; "
+                    f"give a number.",
+                    about=(name,),
+                )
+            if isinstance(value, int | float) and not 0 < value <= most:
+                limits = "in (0, 1]" if most == 1 else "above 0"
+                raise HoldfastError(
+                    f"AdaptiveClip: {name}={value}; give a number {limits}.", about=(name,)
+                )
+
     def init(self, params: Tree) -> State:
         return State(server=jnp.asarray(self.initial, float_type(params)))
 
@@ -57,3 +82,32 @@ class AdaptiveClip(Rule):
 
     def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
         return delta, at.state * jnp.exp(-self.rate * (heard - self.quantile))
+
+    def beside(self, algorithm: Algorithm) -> Algorithm:
+        """A method whose updates are clipped as they leave the client; the server's own are not.
+
+        Refused where a method needs the update as local steps made it: FedDyn, SCAFFOLD and others
+        with client states.
+
+        Example:
+            >>> import holdfast as hf
+            >>> hf.rules.AdaptiveClip(0.1).beside(hf.algorithms.fedavg_plus(gamma=0.5)).rule.rules
+            (AdaptiveClip(initial=0.1, quantile=0.5, rate=0.2), ServerLearning(gamma=0.5, pull=None))
+        """
+        if isinstance(algorithm.wire, OnSite):
+            raise HoldfastError(
+                f"AdaptiveClip: `{algorithm.name}` sends no updates that could be clipped; leave it as it is."
+            )
+        rule = algorithm.rule
+        rules = rule.rules if isinstance(rule, Chain) else () if type(rule) is Rule else (rule,)
+        for inside in rules:
+            traits = inside.traits
+            if traits.rewrites_delta and (traits.remembers or traits.prepares):
+                raise HoldfastError(
+                    f"AdaptiveClip: {type(inside).__name__} sends what a client remembers in place of its "
+                    f"update, which a bound would change; leave it as it is."
+                )
+        # After whatever rewrites the update, and before what must stand last, which does not.
+        after = tuple(r for r in rules if Need.LAST in r.traits.needs)
+        before = tuple(r for r in rules if Need.LAST not in r.traits.needs)
+        return dataclasses.replace(algorithm, rule=Chain((*before, self, *after)))

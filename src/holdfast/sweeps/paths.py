@@ -35,7 +35,7 @@ def at_point(given: Experiment, point: Point) -> Experiment:
         )
         server = given.server
         if server is not None:
-            server = dataclasses.replace(server, local=roots["server"]["local"])
+            server = dataclasses.replace(server, **roots["server"])
         given = dataclasses.replace(given, algorithm=algorithm, local=roots["local"], server=server)
     return given
 
@@ -62,7 +62,11 @@ def _roots(given: Experiment) -> dict[str, Any]:
     found: dict[str, Any] = {"rule": algorithm.rule, "wire": algorithm.wire}
     found |= {"local": given.local, "weighting": algorithm.weighting}
     if given.server is not None:
-        found["server"] = {"local": given.server.local}
+        server = given.server
+        found["server"] = {
+            "local": server.local,
+            "gradient_batch_size": server.gradient_batch_size,
+        }
     return found
 
 
