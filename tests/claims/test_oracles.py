@@ -201,7 +201,7 @@ def test_named_methods_match_authors_on_balanced_unclipped_data():
 
 
 def test_all_client_average_is_what_feddyn_reports():
-    """`evaluate.client_average` measures the model the authors' `all_avg` is."""
+    """`evaluate.client_average` measures the authors' `all_avg`, and `active_average` their `sel`."""
     for name in ("official_feddynrepo_feddyn_partial", "official_feddynrepo_fedavg_unbalanced"):
         z = load(name)
         data = hf.Examples(z["X"].astype(np.float32), z["y"].astype(np.int32))
@@ -227,10 +227,14 @@ def test_all_client_average_is_what_feddyn_reports():
             rounds=int(z["rounds"]),
             cohort=who_took_part(z),
             params=unflatten(z["init_params"], shapes),
-            evaluate=hf.evaluate.client_average(data),
+            evaluate=[hf.evaluate.client_average(data), hf.evaluate.active_average(data)],
         )
-        expected = [
-            float(np.mean(model.loss(unflatten(v, shapes), tree.map(jnp.asarray, data))))
-            for v in z["all_avg"]
-        ]
-        np.testing.assert_allclose(run.history["average_loss"], expected, rtol=1e-4)
+        compared = [("average_loss", "all_avg")]
+        if method == "feddyn":
+            compared.append(("active_loss", "sel_avg"))
+        for ours, theirs in compared:
+            expected = [
+                float(np.mean(model.loss(unflatten(v, shapes), tree.map(jnp.asarray, data))))
+                for v in z[theirs]
+            ]
+            np.testing.assert_allclose(run.history[ours], expected, rtol=1e-4)

@@ -103,6 +103,86 @@ def test_the_average_weighs_populations_as_the_round_does():
     assert result.history["average_loss"][-1] == pytest.approx(expected, rel=1e-6)
 
 
+ACTIVE = hf.evaluate.active_average(TEST)
+
+
+def active_loss(result, ids, weights):
+    models = [result.client_states[i].latest for i in ids]
+    shares = np.array(weights) / np.sum(weights)
+    mean = jax.tree.map(lambda *p: sum(w * q for w, q in zip(shares, p, strict=True)), *models)
+    return hf.evaluate.measure(MODEL, mean, TEST)["loss"]
+
+
+@pytest.mark.parametrize(
+    ("weighting", "weights"), [("examples", [7, 5]), ("uniform", [1, 1]), ("processed", [11, 9])]
+)
+def test_the_average_of_the_rounds_clients(weighting, weights):
+    """Client 1 trained in the first round and not in the second."""
+    result = hf.simulate(
+        hf.algorithms.fedavg(weighting=weighting),
+        MODEL,
+        tiny_clients(),
+        hf.Local(0.3, steps=3, batch_size=4),
+        2,
+        cohort=hf.cohorts.schedule([[0, 1], [0, 2]]),
+        evaluate=[ACTIVE, hf.evaluate.on(TEST)],
+    )
+    expected = active_loss(result, [0, 2], weights)
+    assert result.history["active_loss"][-1] == pytest.approx(expected, rel=1e-6)
+    # FedAvg's model is that mean, and no other weights would give it.
+    np.testing.assert_allclose(result.history["active_loss"], result.history["loss"], rtol=1e-6)
+
+
+def test_the_average_of_the_rounds_clients_weighs_populations_as_the_round_does():
+    few, many = tiny_clients().subset([0, 1]), tiny_clients().subset([2, 3])
+    one = hf.cohorts.schedule([[0]])
+    joined = hf.join(
+        [hf.Population(few, MODEL, cohort=one), hf.Population(many, MODEL, weight=3.0)]
+    )
+    result = hf.simulate(
+        hf.algorithms.fedavg(),
+        **joined._asdict(),
+        local=LOCAL,
+        rounds=2,
+        evaluate=[ACTIVE, hf.evaluate.on(TEST)],
+    )
+    # Of the first population one client came, and counts for all of it.
+    expected = active_loss(result, [0, 2, 3], [1.0, 3 * 5 / 14, 3 * 9 / 14])
+    assert result.history["active_loss"][-1] == pytest.approx(expected, rel=1e-6)
+    np.testing.assert_allclose(result.history["active_loss"], result.history["loss"], rtol=1e-6)
+
+
+def test_a_round_without_clients_has_no_average_and_one_left_out_does_not_count():
+    nobody = hf.Clients.from_rows(tiny_clients().examples, [[0, 1], []])
+    result = hf.simulate(
+        hf.algorithms.fedavg(),
+        MODEL,
+        nobody,
+        LOCAL,
+        2,
+        cohort=hf.cohorts.schedule([[0], [1]]),
+        evaluate=[ACTIVE, hf.evaluate.on(TEST)],
+    )
+    assert np.isnan(result.history["active_loss"]).tolist() == [False, True]
+
+    def loss(params, batch, key=None):
+        sick = jnp.isin(batch.y, 2).any()
+        return MODEL.losses(params, batch, jax.random.key(0)) * jnp.where(sick, jnp.nan, 1.0)
+
+    x = np.ones((3, 5), np.float32)
+    clients = hf.data.partition.in_order(hf.Examples(x, np.array([0, 2, 1], np.int32)), clients=3)
+    result = hf.simulate(
+        hf.algorithms.fedavg(),
+        dataclasses.replace(MODEL, loss=loss),
+        clients,
+        LOCAL,
+        1,
+        evaluate=ACTIVE,
+    )
+    assert result.history["left_out"].tolist() == [1]
+    assert result.history["active_loss"][-1] == pytest.approx(active_loss(result, [0, 2], [1, 1]))
+
+
 def test_each_clients_own_model_on_its_own_data():
     data = tiny_clients(seed=4).examples
     own = hf.Clients.from_rows(data, [range(6), range(6, 9), [], range(9, 17)])

@@ -279,11 +279,15 @@ def _evaluators(
     chosen: list[Any] = [evaluate.on(dataset.test, every)]
     if section.average:
         chosen.append(evaluate.client_average(dataset.test, every))
+    if section.active:
+        chosen.append(evaluate.active_average(dataset.test, every))
     if section.train:  # a copy of the data, made only if it is asked for
         everything = tree.map(lambda a: np.asarray(a)[clients.order], clients.examples)
         chosen.append(evaluate.on(everything, every, name="train"))
         if section.average:
             chosen.append(evaluate.client_average(everything, every, name="train"))
+        if section.active:
+            chosen.append(evaluate.active_average(everything, every, name="train"))
     if section.personal:
         chosen.append(evaluate.personal(tests, every))
     return tuple(chosen)
@@ -330,6 +334,8 @@ _PREFIXES = {
     ("train",): "train_",
     ("average",): "average_",
     ("train", "average"): "train_average_",
+    ("active",): "active_",
+    ("train", "active"): "train_active_",
     ("personal",): "personal_",
 }
 

@@ -96,6 +96,7 @@ class Evaluate(BaseModel):
     every: Count = 1
     train: StrictBool = False  # the server's model on all clients' training data
     average: StrictBool = False  # the average of every client's latest model, as FedDyn reports
+    active: StrictBool = False  # the average of the models of the round's clients
     personal: StrictBool = False  # every client's own model on test data like its own
 
 

@@ -180,6 +180,7 @@ class Simulation:
             state=state,
             weights=self._weights,
             votes=self._votes,
+            weights_of=self._weights_of,
             personal=lambda client: self._personal(now, state, client),
             adapted=self.adapted,
             coming_cohort=lambda: self.planner(t).clients,
@@ -191,11 +192,14 @@ class Simulation:
     @functools.cached_property
     def _weights(self) -> np.ndarray:
         """How much each client's delta would count if everybody took part."""
-        setup = self.setup
-        able, weighting = setup.batches.able, setup.algorithm.weighting
-        found = np.zeros(len(setup.clients))
-        found[able], _ = weights.of_cohort(weighting, setup.batches, able)
+        able = self.setup.batches.able
+        found = np.zeros(len(self.setup.clients))
+        found[able] = self._weights_of(able)
         return found
+
+    def _weights_of(self, ids: np.ndarray) -> np.ndarray:
+        setup = self.setup
+        return weights.of_cohort(setup.algorithm.weighting, setup.batches, ids)[0]
 
     def _votes(self, ids: np.ndarray) -> np.ndarray:
         setup = self.setup

@@ -1,6 +1,14 @@
 """What to measure during training, on which model, and how often."""
 
-from holdfast.evaluate.evaluators import client_average, measure, on, personal
+from holdfast.evaluate.evaluators import active_average, client_average, measure, on, personal
 from holdfast.evaluate.protocol import EvaluationView, Evaluator
 
-__all__ = ["EvaluationView", "Evaluator", "client_average", "measure", "on", "personal"]
+__all__ = [
+    "EvaluationView",
+    "Evaluator",
+    "active_average",
+    "client_average",
+    "measure",
+    "on",
+    "personal",
+]

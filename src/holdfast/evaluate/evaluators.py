@@ -122,6 +122,45 @@ def average_of_clients(view: EvaluationView) -> Tree:
 
 
 @dataclasses.dataclass(frozen=True)
+class ActiveAverage:
+    """The average of the models that the round's clients trained."""
+
+    examples: Any
+    every: int = 1
+    name: str = ""
+    keeps_last_models = True
+
+    def check(self, model: Model, params: Tree, clients: int) -> None:
+        _check_examples(self.examples, model, params)
+
+    def __call__(self, view: EvaluationView) -> dict[str, float]:
+        average = average_of_active(view)
+        if average is None:
+            return {}
+        found = measure(view.model, average, self.examples)
+        return _named(self.name, {f"active_{name}": value for name, value in found.items()})
+
+
+def average_of_active(view: EvaluationView) -> Tree | None:
+    """Mean of the models that the last round's clients trained, weighted as their deltas were; None if
+    there were none."""
+    entry = view.state.ledger.entries[-1]
+    active = np.setdiff1d(entry.clients, entry.left_out).astype(np.int64)
+    if not len(active):
+        return None
+    weights = view.weights_of(active)
+    models = view.state.client_states.read(active).latest
+
+    def mean(stacked: Any) -> np.ndarray:
+        # In double precision, for a mean of many.
+        several = np.asarray(stacked)
+        total = np.tensordot(weights / weights.sum(), several.astype(np.float64), axes=1)
+        return total.astype(several.dtype)
+
+    return tree.map(mean, models)
+
+
+@dataclasses.dataclass(frozen=True)
 class Personal:
     """Each client's own model on its own data: the mean over clients and over the worst tenth."""
 
@@ -211,6 +250,42 @@ def on(examples: Tree, every: int = 1, name: str = "") -> ServerModel:
 def client_average(examples: Tree, every: int = 1, name: str = "") -> ClientAverage:
     """The average of every client's latest model (`average_accuracy`): what FedDyn's tables report."""
     return ClientAverage(examples, _every(every), name)
+
+
+@explain_arguments
+def active_average(examples: Tree, every: int = 1, name: str = "") -> ActiveAverage:
+    r"""The average of the models that the clients of the round trained (`active_accuracy`).
+
+    $$ \gamma^t = \tfrac{1}{|S_t|} \sum_{i \in S_t} y_i^t $$
+
+    What FedDyn's theorems bound. Weighted as the method weights deltas; for FedAvg it is the
+    server's model. A client whose reply was not finite does not count, and a round without clients
+    measures nothing.
+
+    Args:
+        examples: a data set.
+        every: rounds between evaluations.
+        name: goes before the names of what is measured.
+
+    Example:
+        >>> import holdfast as hf
+        >>> import numpy as np
+        >>> # Optima 1 and 2, the second with four times the curvature: together the optimum is 1.8.
+        >>> data = hf.Examples(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]))
+        >>> clients = hf.data.partition.in_order(data, clients=2)
+        >>> model = hf.models.least_squares(intercept=False)
+        >>> local = hf.Local(learning_rate=0.1, steps=10)
+        >>> both = [hf.evaluate.on(data), hf.evaluate.active_average(data)]
+        >>> algorithm = hf.algorithms.feddyn(alpha=1.0)
+        >>> run = hf.simulate(algorithm, model, clients, local, rounds=4, evaluate=both)
+        >>> for record in run.history:
+        ...     print(f"server {record['loss']:.3f}, active clients {record['active_loss']:.3f}")
+        server 0.275, active clients 0.956
+        server 0.276, active clients 0.288
+        server 0.213, active clients 0.208
+        server 0.201, active clients 0.201
+    """
+    return ActiveAverage(examples, _every(every), name)
 
 
 @explain_arguments

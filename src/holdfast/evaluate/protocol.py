@@ -42,6 +42,8 @@ class EvaluationView(NamedTuple):
     weights: np.ndarray
     # Of these clients in a mean of which each is a head; populations that were joined count by weight.
     votes: Callable[[np.ndarray], np.ndarray]
+    # Of these clients in the mean of their deltas, if they are the cohort.
+    weights_of: Callable[[np.ndarray], np.ndarray]
     # The model a client would use.
     personal: Callable[[int], Tree]
     # A model after a client's own local steps on its training data.
