@@ -10,7 +10,7 @@ from holdfast.config import catalogue, schema
 from holdfast.config.file import ExperimentFile, KeyPath
 from holdfast.config.making import located, make
 from holdfast.config.schema import FileSchema
-from holdfast.data import Clients, Dataset, Examples
+from holdfast.data import Clients, Dataset, Examples, balance, collect
 from holdfast.data.held_out import matched_test
 from holdfast.data.partition.natural import natural
 from holdfast.models import Model, augmented
@@ -85,7 +85,11 @@ def population(
             source = make(file, ("server", "loss"), "loss", section.loss)
     clients, tests = _split(file, sections.partition, dataset)
     if section is not None and section.clients is not None:
-        source = _sent_by_clients(file, section, clients)
+        with located(file, ("server",)):
+            source = collect(clients, section.clients, section.each, section.seed)
+    if section is not None and section.balance:
+        with located(file, ("server", "balance")):
+            source = balance(source, section.seed)
     return source, clients, tests
 
 
@@ -116,6 +120,8 @@ def _check_server(file: ExperimentFile, section: Any, n: int) -> None:
             f"{' and '.join(given) or 'nothing'} is given; give one of {', '.join(_SOURCES)}, such as "
             f"examples = 500.",
         )
+    if section.balance and section.loss is not None:
+        raise file.error(("server", "balance"), "a loss has no classes to balance; give examples.")
     if (section.clients is None) != (section.each is None):
         raise file.error(("server",), "give `clients` and `each` together, or neither.")
     size = section.examples or (section.share and round(section.share * n)) or 1
@@ -123,17 +129,3 @@ def _check_server(file: ExperimentFile, section: Any, n: int) -> None:
         raise file.error(
             ("server", given[0]), f"{size} of {n} examples for the server; leave clients some."
         )
-
-
-def _sent_by_clients(file: ExperimentFile, section: Any, clients: Clients) -> Examples:
-    """A few examples of a few clients, who keep them too."""
-    able = np.flatnonzero(clients.sizes)
-    if section.clients > len(able):
-        raise file.error(
-            ("server", "clients"),
-            f"{section.clients} clients of {len(able)} with data; give fewer.",
-        )
-    rng = np.random.default_rng(section.seed)
-    chosen = rng.choice(able, section.clients, replace=False)
-    rows = [rng.permutation(clients.rows(i))[: section.each] for i in chosen]
-    return _take(clients.examples, np.concatenate(rows))

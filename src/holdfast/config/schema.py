@@ -145,6 +145,7 @@ class ServerSection(OwnServer):
     data: Table | None = None  # a data set of its own
     loss: Table | None = None  # a loss of the parameters alone
     each: Count | None = None
+    balance: StrictBool = False  # rare classes get altered copies of their images
     seed: Annotated[int, Strict(), Field(ge=0)] = 0
 
 

@@ -9,6 +9,7 @@ from holdfast.data.adapters import (
     from_hugging_face,
     from_table,
 )
+from holdfast.data.balance import balance
 from holdfast.data.bundled import breast_cancer, digits
 from holdfast.data.clients import Clients, Examples
 from holdfast.data.dataset import Dataset
@@ -20,7 +21,7 @@ from holdfast.data.libsvm import libsvm
 from holdfast.data.libsvm_sets import libsvm_set
 from holdfast.data.ratings import movielens_1m, movielens_100k
 from holdfast.data.shakespeare import shakespeare
-from holdfast.data.share import share
+from holdfast.data.share import collect, share
 from holdfast.data.stack_overflow import stack_overflow
 from holdfast.data.synthetic import (
     least_squares_optimum,
@@ -36,10 +37,12 @@ __all__ = [
     "Dataset",
     "Examples",
     "arrays",
+    "balance",
     "breast_cancer",
     "celeba",
     "cifar10",
     "cifar100",
+    "collect",
     "digits",
     "emnist",
     "fashion_mnist",
