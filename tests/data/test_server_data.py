@@ -63,7 +63,7 @@ def test_a_file_says_it_by_two_keys(tmp_path):
     made = study(read(tmp_path / "e.toml", []))
     sent = hf.data.collect(made.clients, senders=20, each=10)
     assert np.array_equal(made.server.source.x, sent.x)
-    with pytest.raises(ExperimentFileError, match=r"line 15: collect: 40 senders of 30 clients"):
+    with pytest.raises(ExperimentFileError, match=r"clients=40: collect: 40 senders of 30"):
         study(read(tmp_path / "e.toml", ["server.clients=40"]))
 
 
