@@ -5,11 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import tree
+from scipy import ndimage
 
 import holdfast as hf
+from holdfast.config.build import study
+from holdfast.config.file import read
+from holdfast.config.population import make_model
 from holdfast.core.keys import Purpose, client_key, round_key
 from holdfast.models import augmented, cnn, cnn_fsl_cifar10, cnn_fsl_emnist, resnet8, vgg11
-from holdfast.models.images import change
+from holdfast.models.images import Change, change, turned
 from tests.problems import largest_difference, same_bits
 
 SMALL = {"channels": (2, 3), "dense": (4,), "kernel": 3, "padding": "SAME"}
@@ -121,13 +125,72 @@ def test_images_are_mirrored_and_moved():
     mirrored = np.pad(x[0, :, ::-1], ((1, 1), (1, 1), (0, 0)))
     moves += [mirrored[i : i + 3, j : j + 4] for i in range(3) for j in range(3)]
     found = np.asarray(
-        jax.jit(change, static_argnums=(2, 3, 4))(many, jax.random.key(0), 0.5, 1, 0.5)
+        jax.jit(change, static_argnums=2)(many, jax.random.key(0), Change(0.5, 1, 0.5))
     )
     counts = np.array([sum(np.array_equal(image, move) for image in found) for move in moves])
     assert counts.sum() == 400
     assert (counts > 0).all()
+    # FedPVR crops always.
+    always = jax.jit(change, static_argnums=2)(many, jax.random.key(0), Change(0.0, 1, 1.0))
+    unmoved = np.mean([np.array_equal(image, x[0]) for image in np.asarray(always)])
+    np.testing.assert_allclose(unmoved, 1 / 9, atol=0.05)
     np.testing.assert_allclose(counts[[4, 13]].sum() / 400, 0.5 + 0.5 / 9, atol=0.08)
     np.testing.assert_allclose(counts[:9].sum() / 400, 0.5, atol=0.08)
+
+
+def test_images_are_turned():
+    x = np.random.default_rng(0).random((7, 7, 2)).astype(np.float32)
+    for quarters in range(4):
+        found = turned(jnp.asarray(x), jnp.float32(quarters * np.pi / 2))
+        np.testing.assert_allclose(found, np.rot90(x, quarters), atol=1e-4)
+    # Between the pixels, as scipy does it.
+    found = turned(jnp.asarray(x), jnp.deg2rad(jnp.float32(30)))
+    expected = ndimage.rotate(x, 30, reshape=False, order=1, prefilter=False)
+    inside = ndimage.rotate(np.ones_like(x), 30, reshape=False, order=1, prefilter=False) > 0.999
+    np.testing.assert_allclose(np.asarray(found)[inside], expected[inside], atol=1e-3)
+    images = jnp.asarray(np.repeat(x[None], 50, axis=0))
+    by = Change(flip=0.0, crop=0, rotate=20.0)
+    many = np.asarray(jax.jit(change, static_argnums=2)(images, jax.random.key(0), by))
+    assert len({image.tobytes() for image in many}) == 50
+    # The middle stays where it is.
+    np.testing.assert_allclose(many[:, 3, 3], np.repeat(x[3, 3][None], 50, 0), atol=1e-3)
+    without = jax.jit(change, static_argnums=2)(images, jax.random.key(0), Change(rotate=0.0))
+    np.testing.assert_array_equal(
+        without, jax.jit(change, static_argnums=2)(images, jax.random.key(0), Change())
+    )
+
+
+def test_files_say_how_images_are_changed(tmp_path):
+    text = """rounds = 1
+    [data]
+    name = "digits"
+    [partition]
+    name = "iid"
+    clients = 2
+    [model]
+    name = "cnn"
+    augment = { crop_probability = 1, rotate = 15.0 }
+    [local]
+    learning_rate = 0.1
+    [[algorithm]]
+    name = "fedavg"
+    """
+    (tmp_path / "e.toml").write_text(text)
+    data = hf.data.digits()
+    for changes, expected in (
+        ([], augmented(cnn(10), crop_probability=1, rotate=15)),
+        (["model.augment=true"], augmented(cnn(10))),
+        (["model.augment=false"], cnn(10)),
+    ):
+        file = read(tmp_path / "e.toml", changes)
+        assert make_model(file, file.values["model"], data) is expected
+    for change_, says in (
+        ("model.augment.crop_probability=2", r"crop_probability=2"),
+        ("model.augment.spin=2", "unknown key `spin` in \\[model.augment\\]"),
+        ("model.augment=3", "`augment` is 3 in \\[model\\]; expected true or false, or a table"),
+    ):
+        with pytest.raises(hf.HoldfastError, match=says):
+            study(read(tmp_path / "e.toml", [change_]))
 
 
 def test_augmentation_changes_training_only():
@@ -182,7 +245,8 @@ def test_impossible_settings_are_refused(wrong):
 
 
 def test_impossible_augmentation_is_refused():
-    with pytest.raises(hf.HoldfastError, match="flip=2"):
-        augmented(cnn(10), flip=2)
+    for wrong in ({"flip": 2}, {"crop": -1}, {"crop_probability": -1}, {"rotate": 200}):
+        with pytest.raises(hf.HoldfastError, match=f"{next(iter(wrong))}="):
+            augmented(cnn(10), **wrong)
     with pytest.raises(hf.HoldfastError, match=r"its shape is \(5, 784\)"):
         augmented(hf.models.mlp([4], 10)).check(hf.Examples(np.zeros((5, 784)), np.zeros(5, int)))

@@ -14,6 +14,7 @@ from holdfast.data import Clients, Dataset, Examples, balance, collect
 from holdfast.data.held_out import matched_test
 from holdfast.data.partition.natural import natural
 from holdfast.models import Model, augmented
+from holdfast.models.images import Change
 
 
 def load_dataset(file: ExperimentFile, at: KeyPath, table: dict[str, Any]) -> Dataset:
@@ -62,7 +63,14 @@ def make_model(file: ExperimentFile, table: dict[str, Any], dataset: Dataset) ->
     """The model, with as many classes as the data has."""
     known = {name: getattr(dataset, name) for name in schema.FROM_DATA}
     made = make(file, ("model",), "model", table, known)
-    return augmented(made) if table.get("augment") else made
+    changes = table.get("augment")
+    if changes is None or changes is False:
+        return made
+    at = ("model", "augment")
+    given = {} if changes is True else changes
+    checked = schema.check(file, at, schema.arguments(Change), {"name": "", **given})
+    with located(file, at):
+        return augmented(made, **checked.model_dump(exclude_unset=True, exclude={"name"}))
 
 
 def population(

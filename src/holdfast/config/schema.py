@@ -71,6 +71,13 @@ def _prefixes(value: Any) -> Any:
     )
 
 
+def _a_change(value: Any) -> Any:
+    if isinstance(value, bool | dict):
+        return value
+    raise ValueError("expected true or false, or a table such as { flip = 0.5, crop = 4 }")
+
+
+Augment = Annotated[Any, pydantic.BeforeValidator(_a_change)]
 Number = Annotated[Any, pydantic.BeforeValidator(_a_number)]
 OPTAX = Annotated[Any, pydantic.BeforeValidator(_a_setting_of_optax)]
 Table = Annotated[Any, pydantic.BeforeValidator(as_table)]
@@ -201,7 +208,8 @@ class AlsoPartition(BaseModel):
 class AlsoModel(BaseModel):
     """What `[model]` may have besides the arguments of its function."""
 
-    augment: StrictBool | None = None  # flip and crop training images at random
+    # Training images flipped, cropped and turned at random: true, or a table of how.
+    augment: Augment | None = None
 
 
 ALSO: dict[str, type[BaseModel]] = {
