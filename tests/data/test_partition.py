@@ -140,6 +140,7 @@ SPLITS = {
     ),
     "by_classes": lambda data, clients, seed: hf.data.partition.by_classes(data, clients, 3, seed),
     "shards": lambda data, clients, seed: hf.data.partition.shards(data, clients, 2, seed),
+    "stratified": lambda data, clients, seed: hf.data.partition.stratified(data, clients, seed),
 }
 
 
@@ -281,3 +282,11 @@ def test_some_clients_as_a_population():
         split.subset([0, 4])
     with pytest.raises(hf.HoldfastError, match=r"2 truth values of 4 clients"):
         split.subset(np.array([True, False]))
+
+
+@pytest.mark.parametrize(("n", "clients"), [(503, 9), (200, 40), (60, 7)])
+def test_stratified_gives_everybody_the_same_of_every_class(n, clients):
+    split = hf.data.partition.stratified(labelled(n, 5), clients, seed=2)
+    assert_split(split, n)
+    held = hf.data.split.counts(split)
+    assert (held.max(axis=0) - held.min(axis=0)).max() <= 1

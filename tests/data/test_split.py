@@ -167,3 +167,37 @@ def test_arguments_that_make_no_sense_are_refused():
         hf.data.split.sketch(by_hand(), width=5)
     with pytest.raises(hf.HoldfastError, match=r"unknown argument `label`; did you mean `labels`"):
         hf.data.split.statistics(by_hand(), label=[])
+
+
+def test_the_histogram_counts_the_classes_that_hold_most_of_a_clients_examples():
+    """FedDyn's example: with ten classes alike, 4, 6 and 8 hold 40, 60 and 80 % of everybody's."""
+    data = hf.Examples(np.zeros((1000, 1)), np.arange(1000) % 10)
+    alike = hf.data.split.histogram(hf.data.partition.stratified(data, 20))
+    assert alike.shape == (3, 10)
+    assert [np.flatnonzero(row).tolist() for row in alike] == [[3], [5], [7]]
+    assert alike.sum(axis=1).tolist() == [20] * 3
+    y = np.array([0, 0, 0, 1, 0, 1, 2, 3])
+    split = hf.Clients.from_rows(hf.Examples(np.zeros((8, 1)), y), [[0, 1, 2, 3], [4, 5, 6, 7], []])
+    found = hf.data.split.histogram(split, shares=[0.5, 0.75, 1.0])
+    assert found.tolist() == [[1, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1]]
+    with pytest.raises(hf.HoldfastError, match=r"shares=\[80\]; give numbers above 0, at most 1"):
+        hf.data.split.histogram(split, shares=[80])
+
+
+def test_dirichlet_splits_of_mnist_have_the_papers_histogram():
+    """80 % of a device's data: mostly 4 or 5 classes at Dirichlet 0.6, 3 or 4 at 0.3."""
+    data = hf.Examples(np.zeros((60_000, 1), np.int8), np.arange(60_000) % 10)
+    for concentration, most in ((0.6, {4, 5}), (0.3, {3, 4})):
+        split = hf.data.partition.dirichlet(data, 100, concentration)
+        (row,) = hf.data.split.histogram(split, [0.8])
+        assert {int(k) + 1 for k in np.argsort(row)[-2:]} == most
+
+
+def test_the_histogram_is_drawn(tmp_path):
+    train, _ = hf.data.digits()
+    splits = {"one": hf.data.partition.iid(train, 5), "two": hf.data.partition.stratified(train, 5)}
+    for given, name in ((splits, "a.png"), (splits["one"], "b.svg")):
+        path = hf.data.split.histogram_picture(given, tmp_path / name)
+        assert path.stat().st_size > 1000
+    with pytest.raises(hf.HoldfastError, match=r"histogram_picture: .* does not say the format"):
+        hf.data.split.histogram_picture(splits, tmp_path / "a.gif")

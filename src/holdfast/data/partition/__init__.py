@@ -4,7 +4,7 @@ A split may have empty clients, for example when there are more clients than exa
 `hf.data.split.statistics` counts them.
 """
 
-from holdfast.data.partition.by_label import by_classes, shards
+from holdfast.data.partition.by_label import by_classes, shards, stratified
 from holdfast.data.partition.class_to_clients import dirichlet_by_class
 from holdfast.data.partition.client_to_classes import dirichlet
 from holdfast.data.partition.natural import natural
@@ -20,4 +20,5 @@ __all__ = [
     "lognormal",
     "natural",
     "shards",
+    "stratified",
 ]

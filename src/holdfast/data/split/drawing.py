@@ -46,19 +46,7 @@ def picture(clients: Clients, path: str | os.PathLike[str], labels: Any = None) 
         ...     hf.data.split.picture(clients, pathlib.Path(folder) / "split.png").name
         'split.png'
     """
-    where = Path(path)
-    if where.suffix not in _FORMATS:
-        raise HoldfastError(
-            f"split.picture: {path} does not say the format; let it end in {', '.join(_FORMATS)}.",
-            about=("path",),
-        )
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise HoldfastError(
-            "split.picture: matplotlib is missing; install it with `pip install matplotlib`."
-        ) from None
-    figure = Figure(figsize=(9, 4.6), layout="constrained")
+    figure = new_figure("split.picture", path, (9, 4.6))
     found = owned_labels(clients, labels)
     if found is None:
         _draw_sizes(figure.subplots(), np.sort(clients.sizes)[::-1], "clients, sorted by size")
@@ -66,8 +54,29 @@ def picture(clients: Clients, path: str | os.PathLike[str], labels: Any = None) 
         _draw_bubbles(figure, clients, *found)
     else:
         _draw_heat_map(figure, clients, *found)
-    figure.savefig(where, dpi=150)
-    return where
+    return save(figure, path)
+
+
+def new_figure(who: str, path: str | os.PathLike[str], inches: tuple[float, float]) -> "Figure":
+    """An empty figure that can be saved under the path."""
+    if Path(path).suffix not in _FORMATS:
+        raise HoldfastError(
+            f"{who}: {path} does not say the format; let it end in {', '.join(_FORMATS)}.",
+            about=("path",),
+        )
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise HoldfastError(
+            f"{who}: matplotlib is missing; install it with `pip install matplotlib`."
+        ) from None
+    return Figure(figsize=inches, layout="constrained")
+
+
+def save(figure: "Figure", path: str | os.PathLike[str]) -> Path:
+    """Write it in the format that the path ends in."""
+    figure.savefig(path, dpi=150)
+    return Path(path)
 
 
 def _two_panels(figure: "Figure") -> tuple["Axes", "Axes"]:
