@@ -1,6 +1,7 @@
 """Rows in memory, on the device and on disk: the same rows, whatever happens to the process."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -122,6 +123,54 @@ def test_a_damaged_save_goes_back_to_the_rows_of_the_one_before(tmp_path):
     newest.write_bytes(newest.read_bytes()[:-1])
     with pytest.warns(hf.HoldfastWarning, match="damaged"):
         assert_same(run(8, storage=storage, checkpoint=often), run(8))
+
+
+def _zero_a_page(path):
+    content = bytearray(path.read_bytes())
+    for page in range(2, len(content) // 4096):
+        content[page * 4096 : (page + 1) * 4096] = bytes(4096)
+    path.write_bytes(content)
+
+
+DAMAGES = {
+    "removed": (lambda path, later: path.unlink(), "is missing"),
+    "its folder removed": (lambda path, later: shutil.rmtree(path.parent), "is missing"),
+    "emptied": (lambda path, later: path.write_bytes(b""), "is cut short"),
+    "truncated": (lambda path, later: os.truncate(path, path.stat().st_size // 2), "is cut short"),
+    "zeroed pages": (lambda path, later: _zero_a_page(path), "is damaged"),
+    "no header": (
+        lambda path, later: path.write_bytes(bytes(path.stat().st_size)),
+        "has no header",
+    ),
+    "a later one": (lambda path, later: shutil.copy(later, path), "not those of the save"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_lost_or_damaged_states_are_refused(tmp_path, damage):
+    """In the process that still has the database open, and in a folder that was moved."""
+    storage = hf.Storage(memory=0)
+    kept = run(4, storage=storage, checkpoint=hf.Checkpoint(tmp_path / "a", every=2))
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    run(14, storage=storage, checkpoint=hf.Checkpoint(tmp_path / "a", every=2))
+    (later,) = (tmp_path / "a").glob("rows-*/0/data.mdb")
+    (path,) = (tmp_path / "b").glob("rows-*/0/data.mdb")
+    harm, words = DAMAGES[damage]
+    harm(path, later)
+    with pytest.raises(hf.HoldfastError, match=f"not one save can be used .*{words}.*restore"):
+        run(6, storage=storage, checkpoint=tmp_path / "b")
+    assert kept.state.round == 4
+
+
+def test_a_restored_folder_is_read_anew(tmp_path):
+    storage, place = hf.Storage(memory=0), tmp_path / "run"
+    kept = run(4, storage=storage, checkpoint=hf.Checkpoint(place, every=2))
+    shutil.copytree(place, tmp_path / "backup")
+    later = run(7, storage=storage, checkpoint=hf.Checkpoint(place, every=2))
+    shutil.rmtree(place)
+    shutil.copytree(tmp_path / "backup", place)
+    assert_same(run(6, storage=storage, checkpoint=place), run(6))
+    assert (kept.state.round, later.state.round) == (4, 7)
 
 
 def test_a_damaged_state_is_named(tmp_path):

@@ -62,7 +62,9 @@ def test_a_damaged_checkpoint_is_detected_and_the_one_before_used(tmp_path):
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 1
     newest.write_bytes(content)
-    with pytest.warns(hf.HoldfastWarning, match=r"round-00000004.* is damaged .*round-00000003"):
+    with pytest.warns(
+        hf.HoldfastWarning, match=r"round-00000004.* is damaged .*going on from round-00000003"
+    ):
         resumed = run(6, checkpoint=hf.Checkpoint(tmp_path, every=1))
     assert_same(resumed, run(6))
 
@@ -75,7 +77,9 @@ def test_a_truncated_or_empty_file_is_damage_too(tmp_path):
         assert_same(run(3, checkpoint=tmp_path), run(3))
     for path in hf.Checkpoint(tmp_path).files():
         path.write_bytes(b"")
-    with pytest.raises(hf.HoldfastError, match=r"every checkpoint is damaged .* delete them"):
+    with pytest.raises(
+        hf.HoldfastError, match=r"not one save can be used .* delete the folder to start again"
+    ):
         run(3, checkpoint=tmp_path)
 
 
@@ -181,15 +185,61 @@ def test_states_are_values_to_go_back_to():
     assert third.round == 3
 
 
-def test_a_save_of_an_earlier_version_says_so(tmp_path, monkeypatch):
-    settings = (hf.models.mlp([4], 3), tiny_clients(), hf.Local(0.1))
+def test_a_save_of_another_version_says_so(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(module, "_FORMAT", "1")
-        hf.simulate(hf.algorithms.fedavg(), *settings, 1, checkpoint=tmp_path)
-    # The same description is gone on with.
-    assert hf.simulate(hf.algorithms.fedavg(), *settings, 2, checkpoint=tmp_path).state.round == 2
-    with monkeypatch.context() as patched:
-        patched.setattr(module, "_FORMAT", "1")
-        hf.simulate(hf.algorithms.fedavg(), *settings, 3, checkpoint=tmp_path)
-    with pytest.raises(hf.HoldfastError, match="an earlier version of holdfast wrote it"):
-        hf.simulate(hf.algorithms.feddyn(0.1), *settings, 4, checkpoint=tmp_path)
+        run(1, checkpoint=tmp_path)
+    with pytest.raises(hf.HoldfastError, match="another version of holdfast wrote it, in format 1"):
+        run(2, checkpoint=tmp_path)
+
+
+def test_a_save_costs_the_rounds_since_the_one_before(tmp_path):
+    """Neither the save nor what it adds to the journal grows with the rounds there were."""
+    settings = (hf.models.softmax_regression(3), tiny_clients(), hf.Local(0.1, steps=1))
+    saves, journals = [], []
+
+    def look(state):
+        if state.round % 20 == 0:
+            saves.append(hf.Checkpoint(tmp_path).files()[-1].stat().st_size)
+            journals.append((tmp_path / "rounds-1.jsonl").stat().st_size)
+
+    hf.simulate(
+        hf.algorithms.fedavg(),
+        *settings,
+        200,
+        checkpoint=hf.Checkpoint(tmp_path, 20),
+        on_round=look,
+    )
+    assert max(saves) - min(saves) <= 16
+    added = np.diff(journals)
+    assert max(added) < 1.2 * min(added)
+
+
+@pytest.mark.parametrize("damage", ["removed", "emptied", "changed", "cut"])
+def test_a_damaged_journal_is_no_other_history(tmp_path, damage):
+    often = hf.Checkpoint(tmp_path, every=2)
+    run(4, checkpoint=often)
+    (path,) = tmp_path.glob("rounds-*.jsonl")
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    if damage == "removed":
+        path.unlink()
+    else:
+        path.write_bytes({"emptied": b"", "changed": content, "cut": content[:-9]}[damage])
+    if damage in ("removed", "emptied"):
+        with pytest.raises(hf.HoldfastError, match=r"not one save can be used .*rounds-1\.jsonl"):
+            run(6, checkpoint=hf.Checkpoint(tmp_path, every=2))
+        return
+    with pytest.warns(hf.HoldfastWarning, match=r"rounds-1.* is damaged .*round-00000002"):
+        assert_same(run(6, checkpoint=hf.Checkpoint(tmp_path, every=2)), run(6))
+
+
+def test_another_way_on_from_an_older_state_has_a_journal_of_its_own(tmp_path):
+    store = hf.Checkpoint(tmp_path, every=1, keep=9)
+    stream = hf.rounds(**SETTINGS)
+    first, second = next(stream), next(stream)
+    identity = run(0).simulation.setup.identity()
+    for state in (first, second, stream.send(first)):
+        store.save(state, identity)
+    assert len(list(tmp_path.glob("rounds-*.jsonl"))) == 2
+    assert_same(run(3, checkpoint=tmp_path), run(3))

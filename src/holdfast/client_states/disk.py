@@ -1,6 +1,7 @@
 """Client states on disk, in an LMDB database: as many clients as the disk holds, in bounded memory."""
 
 import itertools
+import os
 import shutil
 import struct
 import tempfile
@@ -15,6 +16,7 @@ import numpy as np
 from jax import tree
 
 from holdfast import processes
+from holdfast.client_states.inspect import DATA, DamagedStatesError, inspect
 from holdfast.errors import HoldfastError
 from holdfast.trees import Tree, nbytes
 
@@ -40,6 +42,7 @@ class DiskStore:
         # An upper limit that costs nothing until it is used: the file is sparse.
         self._database = _database(self.folder, (1 << 30) + 8 * clients * (self.state_bytes + 8192))
         self._count = 0
+        self._fingerprint = 0
         # Versions begin with 1: 0 is none, and memory never written to is not taken from the machine.
         self._version_of = np.zeros(clients, np.int64)
         self.version = 0
@@ -57,6 +60,11 @@ class DiskStore:
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def contents(self) -> tuple[int, int]:
+        """How many states there are, and a number that depends on whose and of which versions."""
+        return self._count, self._fingerprint
 
     def ids(self) -> np.ndarray:
         return np.flatnonzero(self._version_of)
@@ -96,15 +104,18 @@ class DiskStore:
     def write(self, ids: np.ndarray, states: Tree, positions: np.ndarray) -> None:
         self.version += 1
         leaves = [np.asarray(a) for a in tree.leaves(states)]
+        before = self._version_of[ids]
         for client, place in zip(ids.tolist(), positions.tolist(), strict=True):
             content = b"".join([np.ascontiguousarray(a[place]).tobytes() for a in leaves])
             self._drop_unpinned(client)
             self._database.transaction.put(
                 _KEY.pack(client, self.version), content + _CHECK.pack(zlib.crc32(content))
             )
-            self._count += int(self._version_of[client] == 0)
             self._version_of[client] = self.version
             self._database.uncommitted += len(content)
+        self._count += int((before == 0).sum())
+        known = before > 0
+        self._fingerprint ^= _mixed(ids[known], before[known]) ^ _mixed(ids, self._version_of[ids])
         if self._database.uncommitted > _UNCOMMITTED:
             self._database.commit()
 
@@ -133,20 +144,46 @@ class DiskStore:
         """All that was written is on the disk."""
         self._database.commit()
 
-    def open_at(self, version: int) -> None:
-        """Go back to a pinned version; forget what came later."""
-        self._version_of[:] = 0
+    @classmethod
+    def open_at(
+        cls, first: Tree, clients: int, folder: Path, version: int, contents: tuple[int, int]
+    ) -> "DiskStore":
+        """Go back to a pinned version, if all of it is there; forget what came later."""
+        inspect(folder)
+        store = cls(first, clients, folder)
+        # Begun before somebody put other files into the folder, it would go on with the old ones.
+        store._database.abort()
         later = []
-        for client, found in self._keys():
+        for client, found in store._keys():
             if found > version:
                 later.append((client, found))
-            elif client < self.clients:
-                self._version_of[client] = found  # keys come sorted, so the last one is the newest
+            elif client < clients:
+                # Keys come sorted, so the last one is the newest.
+                store._version_of[client] = found
+        ids = store.ids()
+        found_contents = len(ids), _mixed(ids, store._version_of[ids])
+        if found_contents != contents:
+            store._database.abort()
+            raise DamagedStatesError(
+                f"{folder} holds states of {len(ids)} clients that are not those of the save, which has "
+                f"{contents[0]}"
+            )
         for client, found in later:
-            self._database.transaction.delete(_KEY.pack(client, found))
-        self._database.commit()
-        self._count = int((self._version_of > 0).sum())
-        self.version = version
+            store._database.transaction.delete(_KEY.pack(client, found))
+        store._database.commit()
+        store._count, store._fingerprint = contents
+        store.version = version
+        return store
+
+
+def _mixed(ids: np.ndarray, versions: np.ndarray) -> int:
+    """A number of 64 bits in which every pair counts, in any order; one pair more or less changes it."""
+    with np.errstate(over="ignore"):
+        x = ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        x = x + versions.astype(np.uint64) * np.uint64(0xD1B54A32D192ED03)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    return int(np.bitwise_xor.reduce(x ^ (x >> np.uint64(31)), initial=np.uint64(0)))
 
 
 _AGAIN = (
@@ -165,6 +202,8 @@ class _Database:
                 f"states: {folder} cannot hold clients' states ({error}); give another folder, with "
                 f"hf.Storage(folder=...)."
             ) from None
+        # Which file it is: another one may come to stand in its place.
+        self.file = _identity(folder)
         self._transaction: Any = None
         self.uncommitted = 0  # bytes
 
@@ -181,10 +220,16 @@ class _Database:
             self._transaction = None
         self.uncommitted = 0
 
+    def abort(self) -> None:
+        """Forget what is written but not committed, and read the file anew."""
+        if self._transaction is not None:
+            self._transaction.abort()
+            self._transaction = None
+        self.uncommitted = 0
+
     def __del__(self) -> None:
         if hasattr(self, "_transaction"):  # it may never have been opened
-            if self._transaction is not None:
-                self._transaction.abort()
+            self.abort()
             self._open.close()
 
 
@@ -203,6 +248,14 @@ _databases: "weakref.WeakValueDictionary[Path, _Database]" = weakref.WeakValueDi
 def _database(folder: Path, most: int) -> _Database:
     path = folder.resolve()
     found = _databases.get(path)
-    if found is None:
+    if found is None or found.file != _identity(path):
         found = _databases[path] = _Database(path, most)
     return found
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        about = os.stat(folder / DATA)
+    except FileNotFoundError:
+        return None
+    return about.st_dev, about.st_ino

@@ -1,6 +1,7 @@
 """A run on disk: written whole or not at all, and read back only if not a bit has changed."""
 
 import dataclasses
+import functools
 import hashlib
 import json
 import shutil
@@ -15,20 +16,20 @@ from jax import tree
 
 from holdfast import processes
 from holdfast.client_states.disk import FOLDER, DiskStore
+from holdfast.client_states.inspect import DamagedStatesError
 from holdfast.client_states.shared import SharedStore
 from holdfast.client_states.states import ClientStates
 from holdfast.errors import HoldfastError, HoldfastWarning, explain_constructor, first_wrong
+from holdfast.record import journal
 from holdfast.record.files import write_whole
-from holdfast.record.history import History
 from holdfast.record.identity import first_difference
-from holdfast.record.ledger import Entry, Ledger
-from holdfast.record.log import Log
+from holdfast.record.journal import Extent, Journal, JournalError
 from holdfast.record.state import RunState
 from holdfast.trees import Tree
 
 _SUFFIX = ".holdfast"
 # How a run is described and its states are laid out; saves before it named none.
-_FORMAT = "2"
+_FORMAT = "3"
 _DIGEST = 32  # bytes of sha256 at the end of the file
 
 
@@ -68,6 +69,10 @@ class Checkpoint:
                 about=wrong,
             )
 
+    @functools.cached_property
+    def _journal(self) -> Journal:
+        return Journal(Path(self.folder))
+
     def files(self) -> list[Path]:
         """Saves in the folder, oldest first."""
         return sorted(Path(self.folder).glob(f"round-*{_SUFFIX}"))
@@ -87,6 +92,7 @@ class Checkpoint:
                 "folder": _relative(store.folder.parent, folder),
                 "version": store.version,
                 "processes": processes.count(),
+                "contents": _contents(store),
             }
         else:
             touched = list(state.client_states.touched)
@@ -100,22 +106,25 @@ class Checkpoint:
                 "round": str(state.round),
                 "touched": json.dumps(touched),
                 "database": json.dumps(database),
-                "ledger": json.dumps([dataclasses.astuple(e) for e in state.ledger.entries]),
-                "history": json.dumps(list(state.history)),
+                "journal": json.dumps(self._journal.extend(state)),
             }
             content = to_bytes((state.params, state.server, stacked), about)
             write_whole(path, content, hashlib.sha256(content).digest())
             for old in self.files()[: -self.keep]:
                 old.unlink()
         processes.wait_for_all("the state is saved")
-        self._keep_databases(store)
+        self._keep_what_saves_need(store)
         return path
 
-    def _keep_databases(self, store: Any) -> None:
-        """Client states that a save refers to stay; those of no save go."""
+    def _keep_what_saves_need(self, store: Any) -> None:
+        """Client states and journals that a save refers to stay; those of no save go."""
         folder = Path(self.folder)
-        found = [json.loads(header(path).get("database", "null")) for path in self.files()]
+        headers = [header(path) for path in self.files()]
+        found = [json.loads(about.get("database", "null")) for about in headers]
         needed = [d for d in found if d is not None]
+        if processes.is_first():
+            journals = {json.loads(about["journal"])[0] for about in headers if "journal" in about}
+            journal.remove_others(folder, journals)
         live = store.folder.parent.resolve() if isinstance(store, DiskStore) else None
         if live is not None:
             mine = _relative(live, folder)
@@ -132,29 +141,44 @@ class Checkpoint:
 
     def load(self, fresh: RunState, identity: dict[str, str]) -> RunState | None:
         """The newest undamaged state, or None in an empty folder; refuses another run's."""
-        damaged = []
+        damaged: list[str] = []
         for path in reversed(self.files()):
-            content = path.read_bytes()
-            content, check = content[:-_DIGEST], content[-_DIGEST:]
-            if hashlib.sha256(content).digest() != check:
-                damaged.append(path.name)
+            try:
+                state, extent = _restore(path, fresh, identity)
+            except (_DamagedSaveError, DamagedStatesError, JournalError) as error:
+                damaged.append(f"{path.name}: {error}")
                 continue
             if damaged:
                 warnings.warn(
-                    f"checkpoint {', '.join(damaged)} is damaged (its checksum does not fit); "
-                    f"going on from {path.name}.",
+                    f"a save in {self.folder} cannot be used ({'; '.join(damaged)}); going on from "
+                    f"{path.name}.",
                     HoldfastWarning,
                     stacklevel=2,
                 )
-            state = _restore(content, fresh, identity, path)
-            self._keep_databases(_own(state.client_states))
+            if processes.is_first():
+                self._journal.go_on(extent, state)
+            self._keep_what_saves_need(_own(state.client_states))
             return state
         if damaged:
             raise HoldfastError(
-                f"{self.folder}: every checkpoint is damaged ({', '.join(damaged)}: checksums do not "
-                f"fit); delete them to start again."
+                f"{self.folder}: not one save can be used ({'; '.join(damaged)}); restore its files, or "
+                f"delete the folder to start again."
             )
         return None
+
+
+class _DamagedSaveError(HoldfastError):
+    """The file of a save is not what was written."""
+
+
+def _contents(store: DiskStore) -> list[tuple[int, int]]:
+    """How many states every process has, and their fingerprints."""
+    count, fingerprint = store.contents
+    if processes.count() == 1:
+        return [(count, fingerprint)]
+    # In halves: JAX takes no whole numbers of 64 bits.
+    mine = np.array([count, fingerprint >> 32, fingerprint & 0xFFFFFFFF], np.uint32)
+    return [(int(n), int(high) << 32 | int(low)) for n, high, low in processes.gathered(mine)]
 
 
 def _own(states: ClientStates) -> Any:
@@ -180,12 +204,13 @@ def _relative(path: Path, folder: Path) -> str:
 
 
 def _refuse_another(path: Path, about: dict[str, Any], identity: dict[str, str]) -> None:
-    difference = first_difference(json.loads(about["identity"]), identity)
-    if difference and about.get("format") != _FORMAT:
+    if about.get("format") != _FORMAT:
         raise HoldfastError(
-            f"cannot go on from {path}: an earlier version of holdfast wrote it, and described its run "
-            f"otherwise ({difference}). Finish it with that version, or begin again in another folder."
+            f"cannot go on from {path}: another version of holdfast wrote it, in format "
+            f"{about.get('format', '1')} where this one has {_FORMAT}. Finish it with that version, or begin "
+            f"again in another folder."
         )
+    difference = first_difference(json.loads(about["identity"]), identity)
     if difference:
         raise HoldfastError(
             f"cannot go on from {path}: it belongs to a run with {difference}. "
@@ -193,29 +218,35 @@ def _refuse_another(path: Path, about: dict[str, Any], identity: dict[str, str])
         )
 
 
-def _restore(content: bytes, fresh: RunState, identity: dict[str, str], path: Path) -> RunState:
+def _restore(path: Path, fresh: RunState, identity: dict[str, str]) -> tuple[RunState, Extent]:
+    content = path.read_bytes()
+    content, check = content[:-_DIGEST], content[-_DIGEST:]
+    if hashlib.sha256(content).digest() != check:
+        raise _DamagedSaveError("it is damaged (its checksum does not fit)")
     length = int.from_bytes(content[:8], "little")
     about: dict[str, Any] = json.loads(content[8 : 8 + length])["__metadata__"]
     _refuse_another(path, about, identity)
+    extent = Extent(*json.loads(about["journal"]))
+    history, ledger = journal.read(path.parent, extent, fresh)
     touched = json.loads(about["touched"])
     like = (fresh.params, fresh.server, fresh.client_states.first if touched else ())
     params, server, stacked = from_bytes(content, like)
     states = fresh.client_states
-    database = json.loads(about.get("database", "null"))
+    database = json.loads(about["database"])
     if database is not None:
         states = _open_states(path, database, states)
     elif touched:
         states = states.write(np.array(touched), stacked, np.ones(len(touched), bool))
-    entries = Log(Entry(*map(_untuple, entry)) for entry in json.loads(about["ledger"]))
-    return RunState(
+    found = RunState(
         round=int(about["round"]),
         params=params,
         server=server,
         client_states=states,
-        ledger=Ledger(fresh.ledger.model_bytes, entries),
-        history=History(json.loads(about["history"]), fresh.history.directions),
+        ledger=ledger,
+        history=history,
         algorithm=fresh.algorithm,
     )
+    return found, extent
 
 
 def _open_states(path: Path, database: dict[str, Any], like: ClientStates) -> ClientStates:
@@ -226,8 +257,10 @@ def _open_states(path: Path, database: dict[str, Any], like: ClientStates) -> Cl
             f"one for each process, and now there are {processes.count()} process(es). Go on with as many."
         )
     folder = path.parent / database["folder"] / str(processes.rank())
-    mine = DiskStore(like.first, len(like), folder)
-    mine.open_at(database["version"])
+    count, fingerprint = database["contents"][processes.rank()]
+    mine = DiskStore.open_at(
+        like.first, len(like), folder, database["version"], (count, fingerprint)
+    )
     if processes.count() == 1:
         return ClientStates(like.first, len(like), like.storage, mine)
     shared = SharedStore(mine, like.first, len(like))
@@ -235,7 +268,3 @@ def _open_states(path: Path, database: dict[str, Any], like: ClientStates) -> Cl
     seen[mine.ids()] = 1
     shared.note(np.flatnonzero(processes.gathered(seen).any(axis=0)))
     return ClientStates(like.first, len(like), like.storage, shared)
-
-
-def _untuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value  # JSON knows no tuples
