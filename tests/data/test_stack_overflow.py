@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import holdfast as hf
+from holdfast.config.file import read
+from holdfast.config.population import load_dataset
 
 H5PY = importlib.util.find_spec("h5py") is not None
 BEFORE = {
@@ -115,3 +117,60 @@ def test_without_h5py(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(hf.HoldfastError, match=r'needs h5py.*pip install "holdfast\[data\]"'):
         hf.data.stack_overflow(folder=tmp_path)
+
+
+def test_users_by_id(folder):
+    data = hf.data.stack_overflow(users=["3", "1"], words=3, tags=2, folder=folder, verify=False)
+    assert data.owners.tolist() == ["3", "1", "1"]
+    assert data.test_owners.tolist() == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("users", "message"),
+    [
+        (["1", "77"], r"nobody among the 3 users has the id '77'; give ids"),
+        (["1", "1"], r"users=\['1', '1'\]; give how many, or a list of ids in quotes, each once"),
+        ("1", r"users='1'; give how many, or a list of ids"),
+        ([], r"users=\[\]; give how many"),
+        ([1], r"users=\[1\]; give how many"),
+        (2.5, r"users=2\.5; give a whole number"),
+    ],
+)
+@pytest.mark.parametrize("loader", [hf.data.stack_overflow, hf.data.stack_overflow_text])
+def test_users_that_are_not_there_are_refused(folder, loader, users, message):
+    with pytest.raises(hf.HoldfastError, match=message):
+        loader(users=users, folder=folder, verify=False)
+
+
+def test_posts_as_characters(folder):
+    """The posts of a user in one line each; windows of four characters and the one that follows."""
+    data = hf.data.stack_overflow_text(
+        users=["1", "3"], window=4, alphabet="the gimra\n", folder=folder, verify=False
+    )
+    wrote = "the git merge\nthe the"
+    numbers = np.array(["the gimra\n".index(letter) + 1 for letter in wrote])
+    cut = [numbers[k : k + 5] for k in range(0, len(wrote) - 4, 5)]
+    assert data.owners.tolist() == ["1"] * 4 + ["3"]
+    np.testing.assert_array_equal(data.train.x[:4], [one[:-1] for one in cut])
+    np.testing.assert_array_equal(data.train.y[:4], [one[1:] for one in cut])
+    assert data.vocabulary == 11
+    assert (len(data.test.y), data.test_owners.tolist()) == (
+        0,
+        [],
+    )  # `git` is too short for a window
+    with pytest.raises(hf.HoldfastError, match=r"none of 3 users wrote more than 100 characters"):
+        hf.data.stack_overflow_text(folder=folder, verify=False)
+    later = hf.data.stack_overflow_text(window=2, characters=3, folder=folder, verify=False)
+    assert later.test_owners.tolist() == ["1"]
+    assert later.vocabulary == 4
+
+
+def test_a_file_names_users_by_id(folder):
+    path = folder / "e.toml"
+    path.write_text(
+        f'[data]\nname = "stack_overflow_text"\nusers = ["3", "1"]\nwindow = 4\n'
+        f'folder = "{folder}"\nverify = false\n'
+    )
+    file = read(path)
+    made = load_dataset(file, ("data",), file.values["data"])
+    assert set(made.owners) == {"1", "3"}

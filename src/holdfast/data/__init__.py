@@ -22,7 +22,7 @@ from holdfast.data.libsvm_sets import libsvm_set
 from holdfast.data.ratings import movielens_1m, movielens_100k
 from holdfast.data.shakespeare import shakespeare
 from holdfast.data.share import collect, share
-from holdfast.data.stack_overflow import stack_overflow
+from holdfast.data.stack_overflow import stack_overflow, stack_overflow_text
 from holdfast.data.synthetic import (
     least_squares_optimum,
     quadratics,
@@ -65,6 +65,7 @@ __all__ = [
     "sine",
     "split",
     "stack_overflow",
+    "stack_overflow_text",
     "synthetic_logistic",
     "table",
     "text",

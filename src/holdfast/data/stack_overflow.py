@@ -1,4 +1,4 @@
-"""Stack Overflow: tags of posts from their words; users own their posts."""
+"""Stack Overflow: tags of posts from their words, or posts as characters; users own their posts."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,11 +17,12 @@ from holdfast.data.cache import (
     opened_archive,
     optional,
 )
-from holdfast.data.checks import check_limits
+from holdfast.data.checks import check_counts, check_limits
 from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
 from holdfast.data.reserve import draw_owners
-from holdfast.errors import explain_arguments
+from holdfast.data.text import numbering, windows
+from holdfast.errors import HoldfastError, explain_arguments
 
 SITE = "https://storage.googleapis.com/tff-datasets-public"
 # Checksums: TensorFlow Federated, simulation/datasets/stackoverflow.py.
@@ -51,7 +52,7 @@ TRAIN, TEST = "stackoverflow_train.h5", "stackoverflow_test.h5"
 
 @explain_arguments
 def stack_overflow(
-    users: int = 100,
+    users: int | Sequence[str] = 100,
     max_examples: int | None = 100,
     words: int = 10_000,
     tags: int = 500,
@@ -68,7 +69,8 @@ def stack_overflow(
     once the posts are extracted beside the archive, it may be deleted. `hf.models.multi_label` trains on it.
 
     Args:
-        users: only so many, drawn by `seed`.
+        users: only so many, drawn by `seed`; or their ids, such as `["00000267", "00000459"]`, whose
+            posts then stand in this order.
         max_examples: only the first so many posts of a user.
         words: how many words are told apart.
         tags: how many tags are to be predicted.
@@ -77,17 +79,111 @@ def stack_overflow(
             it or in its subfolder `stack_overflow`.
         verify: compare checksums.
     """
-    check_limits("stack_overflow", users=users, max_examples=max_examples, words=words, tags=tags)
+    check_limits("stack_overflow", max_examples=max_examples, words=words, tags=tags)
+    _check_users("stack_overflow", users)
     h5py = optional("h5py", "h5py", "stack_overflow")
     (raw_words,) = contents("stack_overflow", WORDS, folder, verify)
     (raw_tags,) = contents("stack_overflow", TAGS, folder, verify)
     word_ids, tag_ids = read_words(raw_words, words), read_tags(raw_tags, tags)
     train_path, test_path = _posts(folder, verify)
     with h5py.File(train_path, "r") as before, h5py.File(test_path, "r") as after:
-        drawn = draw_owners(sorted(before["examples"]), users, seed)
+        drawn = _choose("stack_overflow", before["examples"], users, seed)
         train, owners = read_posts(before["examples"], drawn, max_examples, word_ids, tag_ids)
         test, test_owners = read_posts(after["examples"], drawn, max_examples, word_ids, tag_ids)
     return Dataset(train, test, owners, test_owners, len(tag_ids), len(word_ids))
+
+
+@explain_arguments
+def stack_overflow_text(
+    users: int | Sequence[str] = 100,
+    max_examples: int | None = 100,
+    window: int = 100,
+    characters: int = 90,
+    alphabet: str | None = None,
+    seed: int = 0,
+    folder: Folder = None,
+    verify: bool = True,
+) -> Dataset:
+    """Stack Overflow's posts as characters for `hf.models.gru`: at every position the one that follows.
+
+    What a user wrote is put together, a line for each post, and cut into windows that do not overlap,
+    as `hf.data.text` does with files; users who wrote less than a window are left out. The first part,
+    up to 2017, is to train on, later posts of the same users are to test on. The posts are TensorFlow
+    Federated's: words in lower case, with spaces between them. Needs h5py.
+
+    Args:
+        users: only so many, drawn by `seed`; or their ids, such as `["00000267", "00000459"]`.
+        max_examples: only the first so many posts of a user.
+        window: characters that the model reads at once.
+        characters: how many different ones are told apart, the most frequent; all others are 0.
+        alphabet: the characters to number 1, 2, ... instead, so that another text can be read alike.
+        seed: draws users.
+        folder: instead of the cache folder; the archive, or the files extracted from it, lie in it or
+            in its subfolder `stack_overflow`.
+        verify: compare checksums.
+    """
+    of = "stack_overflow_text"
+    check_counts(of, window=window)
+    check_limits(of, max_examples=max_examples, characters=characters)
+    _check_users(of, users)
+    h5py = optional("h5py", "h5py", of)
+    paths = _posts(folder, verify)
+    with h5py.File(paths[0], "r") as before, h5py.File(paths[1], "r") as after:
+        drawn = _choose(of, before["examples"], users, seed)
+        texts = [
+            {user: _written(part["examples"], user, max_examples) for user in drawn}
+            for part in (before, after)
+        ]
+    kept = [user for user in drawn if len(texts[0][user]) > window]
+    if not kept:
+        raise HoldfastError(
+            f"{of}: none of {len(drawn)} users wrote more than {window} characters; lower `window`.",
+            about=("window",),
+        )
+    code, vocabulary = numbering([texts[0][user] for user in kept], characters, alphabet, of)
+    (train, owners), (test, test_owners) = (_windows(part, kept, code, window) for part in texts)
+    return Dataset(train, test, owners, test_owners, vocabulary=vocabulary)
+
+
+def _windows(
+    texts: Mapping[str, bytes], users: Sequence[str], code: np.ndarray, window: int
+) -> tuple[Examples, np.ndarray]:
+    cut = [
+        windows(code[np.frombuffer(texts[user], np.uint8)], window, window + 1) for user in users
+    ]
+    together = np.concatenate(cut)
+    owners = np.repeat(np.asarray(users), [len(part) for part in cut])
+    return Examples(together[:, :-1], together[:, 1:]), owners
+
+
+def _written(posts: Mapping[str, Any], user: str, max_examples: int | None) -> bytes:
+    """What a user wrote, a line for each post; nothing where there is none."""
+    return b"\n".join(posts[user]["tokens"][:max_examples]) if user in posts else b""
+
+
+def _check_users(of: str, users: int | Sequence[str]) -> None:
+    if not isinstance(users, Sequence):
+        return check_counts(of, users=users)
+    named = not isinstance(users, str) and all(isinstance(user, str) for user in users)
+    if not named or not users or len(set(users)) < len(users):
+        raise HoldfastError(
+            f"{of}: users={users!r}; give how many, or a list of ids in quotes, each once.",
+            about=("users",),
+        )
+
+
+def _choose(of: str, posts: Mapping[str, Any], users: int | Sequence[str], seed: int) -> list[str]:
+    """So many users, drawn by the seed, or those with these ids."""
+    if not isinstance(users, Sequence):
+        return draw_owners(sorted(posts), users, seed)
+    unknown = [user for user in users if user not in posts]
+    if unknown:
+        raise HoldfastError(
+            f"{of}: nobody among the {len(posts)} users has the id {unknown[0]!r}; give ids of the "
+            f"training part, such as {min(posts)!r}.",
+            about=("users",),
+        )
+    return list(users)
 
 
 def _posts(folder: Folder, verify: bool) -> list[Path]:

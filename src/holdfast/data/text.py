@@ -139,7 +139,7 @@ def _by_author(path: Path, column: str, author: Sequence[str]) -> dict[str, byte
 
 
 def numbering(
-    texts: Sequence[bytes], characters: int, alphabet: str | None = None
+    texts: Sequence[bytes], characters: int, alphabet: str | None = None, of: str = "text"
 ) -> tuple[np.ndarray, int]:
     """The number of every byte, and how many numbers there are: 0 is for all that have no other."""
     code = np.zeros(256, np.int32)
@@ -147,7 +147,7 @@ def numbering(
         letters = list(dict.fromkeys(alphabet))
         if not alphabet.isascii() or not alphabet:
             raise HoldfastError(
-                f"text: alphabet={alphabet!r}; give ASCII characters.", about=("alphabet",)
+                f"{of}: alphabet={alphabet!r}; give ASCII characters.", about=("alphabet",)
             )
         often = np.array([ord(letter) for letter in letters])
     else:
