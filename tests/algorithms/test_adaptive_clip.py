@@ -93,8 +93,8 @@ def test_in_a_file(folder):
     [
         ("quantile", "quantil", 24, "unknown key `quantil` in [algorithm.adaptive_clip]; did you"),
         ("initial = 0.5, ", "", 24, "`initial` is missing in [algorithm.adaptive_clip]"),
-        ("0.5,", "-0.5,", 24, "AdaptiveClip: initial=-0.5; give a number above 0."),
-        ("0.8", "1.8", 24, "AdaptiveClip: quantile=1.8; give a number in (0, 1]."),
+        ("0.5,", "-0.5,", 24, "AdaptiveClip: initial=-0.5; give numbers above 0."),
+        ("0.8", "1.8", 24, "AdaptiveClip: quantile=1.8; give numbers in (0, 1]."),
         ("0.5,", "[0.5, 0.1, 0.1, 0.1],", 24, "initial is one value per client"),
         ("alpha = 0.1", "alpha = 0.1\nadaptive_clip.initial = 1", 29, "Dynamic needs the delta"),
     ],

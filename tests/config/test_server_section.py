@@ -244,7 +244,7 @@ WRONG = {
     "a value out of range": (
         [(PLUS, "server = { local = { learning_rate = -1.0 } }")],
         42,
-        "learning_rate=-1.0; give a number above 0.",
+        "Local: learning_rate=-1.0; give",
     ),
     "training where there is none": (
         [(PLAIN, 'name = "fedavg"\nserver.local.steps = 3\n\n')],
@@ -332,3 +332,29 @@ def test_who_has_shared_data(folder):
     assert np.array_equal(shared.sizes, made.clients.sizes + 40)
     # The split that is shown and the personal test sets stay those of the clients' own data.
     assert made.experiment(made.methods[0], 0).clients is made.clients
+
+
+OWNERS = """\
+rounds = 1
+data = { name = "sine", clients = 8, only_owners = 6 }
+partition = "natural"
+model = { name = "mlp_regression", hidden = [4] }
+local = { learning_rate = 0.05, steps = 1 }
+server = { owners = 2 }
+algorithm = [{ name = "fedavg" }, { name = "one_way_transfer" }]
+"""
+
+
+def test_users_are_dealt_to_clients_and_server(folder):
+    made = studied(OWNERS)
+    train = hf.data.sine(clients=8).train
+    each = len(train.y) // 8
+    assert len(made.clients) == 4
+    assert made.server.size == 2 * each
+    # Nobody is both: the inputs are random numbers.
+    own = set(np.asarray(made.server.source.x).ravel().tolist())
+    assert not own & set(np.asarray(made.clients.examples.x)[made.clients.order].ravel().tolist())
+    assert "`only_owners` is 8 of 8 owners" in refused(OWNERS.replace("= 6 }", "= 8 }"))
+    assert "`owners` is 6 of 6 owners" in refused(OWNERS.replace("owners = 2", "owners = 6"))
+    nobody = OWNERS.replace('name = "sine", clients = 8', 'name = "breast_cancer"')
+    assert "but nobody owns these examples" in refused(nobody)

@@ -28,6 +28,9 @@ def load_dataset(file: ExperimentFile, at: KeyPath, table: dict[str, Any]) -> Da
         found = _first_classes(file, at, found, table["only_classes"])
     if table.get("train_labels"):
         found = _keep(found, np.flatnonzero(np.isin(found.train.y, table["train_labels"])))
+    if table.get("only_owners"):
+        kept, _ = _by_owner(file, (*at, "only_owners"), found, table["only_owners"], 0)
+        found = _keep_owners(found, kept)
     if table.get("only_examples"):
         order = np.random.default_rng(0).permutation(len(found.train.y))
         found = _keep(found, np.sort(order[: table["only_examples"]]))
@@ -47,10 +50,34 @@ def _first_classes(file: ExperimentFile, at: KeyPath, found: Dataset, classes: i
     )
 
 
+def _by_owner(
+    file: ExperimentFile, at: KeyPath, found: Dataset, count: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Training examples of so many owners drawn at random, and of all others."""
+    if found.owners is None:
+        raise file.error(at, f"`{at[-1]}` is {count}, but nobody owns these examples; remove it.")
+    known = np.unique(np.asarray(found.owners))
+    if count >= len(known):
+        raise file.error(at, f"`{at[-1]}` is {count} of {len(known)} owners; give fewer.")
+    drawn = np.random.default_rng(seed).permutation(len(known))[:count]
+    chosen = np.isin(np.asarray(found.owners), known[drawn])
+    return np.flatnonzero(chosen), np.flatnonzero(~chosen)
+
+
 def _keep(dataset: Dataset, rows: np.ndarray) -> Dataset:
     """Some of the training examples."""
     owners = None if dataset.owners is None else np.asarray(dataset.owners)[rows]
     return dataclasses.replace(dataset, train=_take(dataset.train, rows), owners=owners)
+
+
+def _keep_owners(dataset: Dataset, rows: np.ndarray) -> Dataset:
+    """The training examples of some owners; who is not among them has no test examples either."""
+    found = _keep(dataset, rows)
+    if found.test_owners is None:
+        return found
+    tested = np.flatnonzero(np.isin(found.test_owners, np.unique(np.asarray(found.owners))))
+    owners = np.asarray(found.test_owners)[tested]
+    return dataclasses.replace(found, test=_take(found.test, tested), test_owners=owners)
 
 
 def _take(examples: Examples, rows: np.ndarray) -> Examples:
@@ -87,6 +114,11 @@ def population(
             order = np.random.default_rng(section.seed).permutation(n)
             source = _take(dataset.train, np.sort(order[:size]))
             dataset = _keep(dataset, np.sort(order[size:]))
+        elif section.owners is not None:
+            own, others = _by_owner(
+                file, ("server", "owners"), dataset, section.owners, section.seed
+            )
+            source, dataset = _take(dataset.train, own), _keep_owners(dataset, others)
         elif section.data is not None:
             source = load_dataset(file, ("server", "data"), section.data).train
         elif section.loss is not None:
@@ -117,7 +149,7 @@ def _split(
     return clients, tests
 
 
-_SOURCES = ("examples", "share", "clients", "data", "loss")
+_SOURCES = ("examples", "share", "owners", "clients", "data", "loss")
 
 
 def _check_server(file: ExperimentFile, section: Any, n: int) -> None:

@@ -144,10 +144,11 @@ class OwnServer(BaseModel):
 
 
 class ServerSection(OwnServer):
-    """What the server has of its own: give one of the first five."""
+    """What the server has of its own: give one of the first six."""
 
     examples: Count | None = None  # so many of the training examples, which no client has then
     share: Share | None = None  # the same as a share of them
+    owners: Count | None = None  # all training examples of so many owners, who are no clients then
     clients: Count | None = None  # so many clients send it `each` of their examples
     data: Table | None = None  # a data set of its own
     loss: Table | None = None  # a loss of the parameters alone
@@ -197,6 +198,7 @@ class AlsoData(BaseModel):
     only_classes: Count | None = None  # examples of the first so many labels
     train_labels: list[StrictInt] | None = None  # training examples of these labels; test ones stay
     only_examples: Count | None = None  # so many training examples, for a quick trial
+    only_owners: Count | None = None  # training examples of so many owners
 
 
 class AlsoPartition(BaseModel):

@@ -1,12 +1,13 @@
 """Clip updates at a norm that follows a quantile of the clients' own."""
 
 import dataclasses
+from types import MappingProxyType
 
 import jax.numpy as jnp
 
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.combinators import Chain
-from holdfast.core.hyper import Hyper, PerClient
+from holdfast.core.hyper import Hyper, PerClient, Range, check_ranges
 from holdfast.core.rule import ClientView, Need, Rule, ServerView, State
 from holdfast.core.wire import OnSite
 from holdfast.errors import HoldfastError
@@ -46,28 +47,26 @@ class AdaptiveClip(Rule):
     """
 
     rewrites_delta = True
+    ranges = MappingProxyType(
+        {
+            "initial": Range(0, open=True),
+            "quantile": Range(0, 1, open=True),
+            "rate": Range(0, open=True),
+        }
+    )
     initial: Hyper
     quantile: Hyper = 0.5
     rate: Hyper = 0.2
 
     def __post_init__(self) -> None:
-        for name, value in (
-            ("initial", self.initial),
-            ("quantile", self.quantile),
-            ("rate", self.rate),
-        ):
-            most = 1 if name == "quantile" else float("inf")
-            if isinstance(value, PerClient):
+        for name in self.ranges:
+            if isinstance(getattr(self, name), PerClient):
                 raise HoldfastError(
                     f"AdaptiveClip: {name} is one value per client, and the bound is the same for all; "
                     f"give a number.",
                     about=(name,),
                 )
-            if isinstance(value, int | float) and not 0 < value <= most:
-                limits = "in (0, 1]" if most == 1 else "above 0"
-                raise HoldfastError(
-                    f"AdaptiveClip: {name}={value}; give a number {limits}.", about=(name,)
-                )
+        check_ranges(self)
 
     def init(self, params: Tree) -> State:
         return State(server=jnp.asarray(self.initial, float_type(params)))
