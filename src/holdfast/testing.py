@@ -394,7 +394,10 @@ def _numbers(algorithm: Algorithm) -> Iterator[tuple[str, Algorithm]]:
     leaves, definition = jax.tree_util.tree_flatten_with_path(now)
     for i, (path, value) in enumerate(leaves):
         changed = [v for _, v in leaves]
-        changed[i] = value * 0.5 + 0.01  # stays inside (0, 1), as decay rates must
+        # It stays inside (0, 1), as decay rates must, and counts stay whole.
+        counts = np.asarray(value, float) > 1
+        counts &= np.asarray(value) == np.floor(value)
+        changed[i] = jnp.where(counts, np.ceil(np.asarray(value) * 0.5), value * 0.5 + 0.01)
         yield jax.tree_util.keystr(path), tree.unflatten(definition, changed)
 
 
