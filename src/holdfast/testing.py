@@ -37,7 +37,7 @@ from holdfast.core.round import (
     open_round,
     server_view,
 )
-from holdfast.core.rule import Need
+from holdfast.core.rule import Need, addressed
 from holdfast.core.wire import OnSite
 from holdfast.data.clients import Clients, Examples
 from holdfast.data.partition import by
@@ -328,7 +328,7 @@ def _check_bytes(case: Case) -> None:
     at = server_view(inputs)
     client = tree.map(lambda a: a[0], inputs.client_states)
     opened = open_round(algorithm, at, inputs.server.wire, client, key)
-    broadcast, so_far = (opened.x, opened.msg), opened.aggregate
+    broadcast, so_far = (opened.x, addressed(opened.msg, None)), opened.aggregate
     x, msg = tree.map(jnp.asarray, from_bytes(to_bytes(broadcast), broadcast))
     dtype = so_far.weight.dtype
     given_slots = inputs.slots

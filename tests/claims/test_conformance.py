@@ -36,6 +36,7 @@ ALGORITHMS = {
     ),
     "one_way_transfer": hf.algorithms.one_way_transfer(0.7, 0.3),
     "two_way_transfer": hf.algorithms.two_way_transfer(0.7, 0.3),
+    "population_transfer": hf.algorithms.population_transfer(1, 0.3),
     "adaptive clipping": hf.Algorithm(
         hf.Chain((hf.rules.OneWayTransfer(), hf.rules.AdaptiveClip(0.2))), weighting="processed"
     ),

@@ -10,7 +10,12 @@ from holdfast.algorithms.baselines import (
     local_only,
 )
 from holdfast.algorithms.drift import feddc, feddyn, fedpvr, fedsplit, scaffold
-from holdfast.algorithms.mixed import one_way_transfer, parallel_training, two_way_transfer
+from holdfast.algorithms.mixed import (
+    one_way_transfer,
+    parallel_training,
+    population_transfer,
+    two_way_transfer,
+)
 from holdfast.algorithms.personal import dcgd, diana, flix, flix_one_shot, fomaml, reptile
 from holdfast.algorithms.server_learning import (
     fedavg_plus,
@@ -42,6 +47,7 @@ __all__ = [
     "local_only",
     "one_way_transfer",
     "parallel_training",
+    "population_transfer",
     "reptile",
     "scaffold",
     "scaffold_plus",

@@ -18,7 +18,16 @@ from holdfast.core.algorithm import Algorithm
 from holdfast.core.debug import note, position
 from holdfast.core.keys import Purpose, client_key
 from holdfast.core.local import StepGradient, Steps, StepsPerPopulation, direction, solve
-from holdfast.core.rule import ClientView, Gradient, Loss, Rule, ServerView, State, Tilt
+from holdfast.core.rule import (
+    ClientView,
+    Gradient,
+    Loss,
+    Rule,
+    ServerView,
+    State,
+    Tilt,
+    addressed,
+)
 from holdfast.core.struct import Struct, static
 from holdfast.errors import HoldfastError
 from holdfast.trees import (
@@ -144,6 +153,8 @@ class RoundInputs(Struct):
     server_loss: ServerLoss | None = static(default=None)
     # What a client runs: `client_round`, unless on a part of the model (federated select).
     client_round: ClientRound | None = static(default=None)
+    # Of the populations in the objective, if there are several.
+    population_weights: Array | None = None
 
 
 class RoundResult(NamedTuple):
@@ -166,7 +177,7 @@ class Aggregate(NamedTuple):
 
 def server_view(inputs: RoundInputs) -> ServerView:
     """What the server's rule sees, with `solve` and `grad` on its own data if it has any."""
-    view = ServerView(inputs.x, inputs.server.rule)
+    view = ServerView(inputs.x, inputs.server.rule, population_weights=inputs.population_weights)
     work, own_loss, model = inputs.server_work, inputs.server_loss, inputs.model
     if work is None or own_loss is None:
         return view
@@ -300,6 +311,8 @@ def before_training(
 
     of_all = local_objective(shared.model, shared.examples, slot, gradient_key)
     at = ClientView(shared.x, shared.msg, state.rule, of_all[1], slot.weight, loss=of_all[0])
+    if slot.population is not None:
+        at = at._replace(population=slot.population)
     return at, mine.rule.tilt(at), grad
 
 
@@ -330,10 +343,11 @@ def client_round(shared: Shared, mine: Algorithm, state: ClientState, slot: Slot
     return after_training(mine, state, at, tilt, y, path, key)
 
 
-def with_own_steps(run: ClientRound) -> ClientRound:
-    """A client's round with the local steps of its population, where populations differ in them."""
+def of_own_population(run: ClientRound) -> ClientRound:
+    """A client's round with the message and the local steps of its population."""
 
     def one(shared: Shared, mine: Algorithm, state: ClientState, slot: Slot) -> Reply:
+        shared = dataclasses.replace(shared, msg=addressed(shared.msg, slot.population))
         if isinstance(shared.steps, Steps):
             return run(shared, mine, state, slot)
 
@@ -364,7 +378,7 @@ def reply_shapes(algorithm: Algorithm, x: Tree, msg: Tree, state: ClientState) -
         dtype = float_type(x)
         mine = hyper.of_client(algorithm, 0, dtype)
         one = jnp.ones((), dtype)
-        at = ClientView(x, msg, state.rule, zeros, one, one, x)
+        at = ClientView(x, addressed(msg, None), state.rule, zeros, one, one, x)
         return _answer(mine, zeros(x), at, state, jax.random.key(0))
 
     return jax.eval_shape(pretend, x, msg, state)
@@ -394,13 +408,20 @@ def template(algorithm: Algorithm, x: Tree, keep_latest: bool = False) -> Templa
     mine = hyper.of_client(algorithm, 0, float_type(x))
     state = mine.rule.init(x)
 
-    def payload(x: Tree, state: State) -> tuple[Tree, tuple[Tree, Tree]]:
+    def payload(x: Tree, state: State) -> tuple[Tree, Tree, tuple[Tree, Tree]]:
         one = jnp.ones((), float_type(x))
         msg, _ = algorithm.rule.send(pretended_server(x, state.server))
-        at = ClientView(x, msg, state.client, zeros, one, one, x)
-        return msg, mine.rule.reply(zeros(x), at)
+        own = addressed(msg, None)
+        at = ClientView(x, own, state.client, zeros, one, one, x)
+        return msg, own, mine.rule.reply(zeros(x), at)
 
-    msg, travelling = jax.eval_shape(payload, x, state)
+    msg, own, travelling = jax.eval_shape(payload, x, state)
+    if mine.wire.replicates and signature(own) != signature(msg):
+        raise HoldfastError(
+            f"{algorithm.name}: it sends each population a message of its own, and the wire "
+            f"{type(mine.wire).__name__} keeps one copy of what everybody knows; use another wire.",
+            about=("algorithm", "wire"),
+        )
     # Everybody knows x at the start, and of a message that nothing has been said yet.
     wire = mine.wire.init(zeros(travelling), (x, zeros(msg)))
     first = ClientState(state.client, wire.client, x if keep_latest else ())
@@ -410,7 +431,7 @@ def template(algorithm: Algorithm, x: Tree, keep_latest: bool = False) -> Templa
             f"{algorithm.name}: `settle` returns a state of {describe_shapes(reply.state)} where `init` "
             f"and the wire began with {describe_shapes(first)}; return the same shapes and types."
         )
-    return Template(ServerState(state.server, wire.server), first, (x, msg), travelling)
+    return Template(ServerState(state.server, wire.server), first, (x, own), travelling)
 
 
 def _zeros_of(shapes: Tree) -> Tree:
@@ -540,7 +561,7 @@ def federated_round(inputs: RoundInputs, visit: VisitCohort = one_by_one) -> Rou
         inputs.examples,
         inputs.key,
     )
-    exchange = Exchange(with_own_steps(inputs.client_round or client_round))
+    exchange = Exchange(of_own_population(inputs.client_round or client_round))
     cohort = (inputs.client_states, slots)
     heard_all, (states, accepted) = visit(exchange, opened.aggregate, cohort, shared)
     at, wire_state = at._replace(state=opened.server.rule), opened.server.wire

@@ -41,6 +41,23 @@ Gradient: TypeAlias = Callable[[Tree], Tree]
 T = TypeVar("T")
 
 
+class PerPopulation(Struct):
+    """In a message, one value for each population: a client receives that of its own."""
+
+    values: Any  # with a leading axis
+
+
+def addressed(msg: Tree, population: Number | None) -> Tree:
+    """A message as a client of this population receives it."""
+
+    def own(part: Any) -> Any:
+        if not isinstance(part, PerPopulation):
+            return part
+        return tree.map(lambda a: a[0 if population is None else population], part.values)
+
+    return tree.map(own, msg, is_leaf=lambda part: isinstance(part, PerPopulation))
+
+
 class ClientView(NamedTuple):
     """All that code running on one client may look at."""
 
@@ -54,6 +71,7 @@ class ClientView(NamedTuple):
     y: Tree = None  # the local model, known after the local steps
     # z -> mean loss at z over all local data; like `grad`, None where there is no data.
     loss: Loss = None  # type: ignore[assignment]
+    population: Number = 0  # the number of its population, if there are several
 
     def heard_by_server(self) -> "ClientView":
         """The same reply as the server sees it: no client state, no data, no local model."""
@@ -75,6 +93,8 @@ class ServerView(NamedTuple):
     # (z, w) -> what one of the server's steps at z on w times its loss would follow: `w grad(z)`, with
     # the clip and decay of its Local.
     direction: Callable[[Tree, Number], Tree] = None  # type: ignore[assignment]
+    # Of the populations in the objective, if there are several.
+    population_weights: Any = None
 
 
 class Tilt(NamedTuple):
@@ -149,6 +169,7 @@ class Need(enum.Enum):
     HONEST_DELTA = "the delta as the local steps made it, not one rewritten by another rule"
     FIRST = "the first place in its Chain"
     LAST = "the last place in its Chain"
+    EVEN_RATES = "all clients in every round, where they are of several populations"
 
 
 MOMENTS = ("init", "prepare", "send", "tilt", "reply", "hear", "settle", "step")
@@ -196,6 +217,8 @@ class Traits:
     quiet: Callable[[int], np.ndarray] = _none
     # client state just prepared -> what to warn of.
     doubt: Callable[[Tree], str | None] = _no_doubt
+    # How many populations it tells apart; None if it does not.
+    populations: int | None = None
 
     @classmethod
     def of_all(cls, several: "Sequence[Traits]") -> "Traits":
@@ -229,6 +252,7 @@ class Traits:
             plain_leaves=plain_leaves,
             quiet=quiet,
             doubt=doubt,
+            populations=max((t.populations for t in several if t.populations), default=None),
         )
 
 

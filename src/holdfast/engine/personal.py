@@ -12,7 +12,7 @@ from holdfast.core.algorithm import Algorithm
 from holdfast.core.keys import Purpose
 from holdfast.core.local import Local, Steps
 from holdfast.core.round import ClientState, Shared, Slot, client_round, pretended_server
-from holdfast.core.rule import ClientView
+from holdfast.core.rule import ClientView, addressed
 from holdfast.data.clients import Clients
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.feeds import Feed
@@ -27,6 +27,7 @@ def deployed_model(
     dtype = float_type(x)
     mine = hyper.of_client(algorithm, client, dtype)
     msg, _ = algorithm.rule.send(pretended_server(x, server_state))
+    msg = addressed(msg, None)
     return mine.rule.tilt(ClientView(x, msg, state, zeros, jnp.ones((), dtype))).deployed(x)
 
 

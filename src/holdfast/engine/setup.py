@@ -177,8 +177,23 @@ def _counting(model: Model, algorithm: Algorithm, clients: Clients) -> Model:
 
 def _check_populations(algorithm: Algorithm, clients: Clients, everyone: bool) -> None:
     """Refuse what would weigh populations otherwise than the objective does."""
-    several = clients.populations is not None and len(clients.populations) > 1
-    if several and not algorithm.wire.hears_each and not everyone:
+    count = 1 if clients.populations is None else len(clients.populations)
+    told_apart = algorithm.rule.traits.populations
+    if told_apart not in (None, count):
+        raise HoldfastError(
+            f"{algorithm.name}: populations={told_apart}, and the clients are of {count}; give as many as "
+            f"hf.join has put together.",
+            about=("algorithm", "populations"),
+        )
+    central = Need.PLAIN_SERVER_STEPS in algorithm.rule.traits.needs
+    if count > 1 and Need.EVEN_RATES in algorithm.rule.traits.needs and not everyone:
+        raise HoldfastError(
+            f"{algorithm.name}: it needs {Need.EVEN_RATES.value}, since its mean over clients would count "
+            f"populations by how many take part; let everyone take part"
+            + (f", or use population_transfer({count}, central=...)." if central else "."),
+            about=("cohort",),
+        )
+    if count > 1 and not algorithm.wire.hears_each and not everyone:
         raise HoldfastError(
             f"{algorithm.name}: the wire {type(algorithm.wire).__name__} keeps one mean of all clients, "
             f"which would drift where populations take part at rates of their own; let everyone take part, "

@@ -126,6 +126,7 @@ class Simulation:
             server_work=None if server is None else server.work(t, setup.params),
             server_loss=None if server is None else server.server.objective,
             client_round=None if selection is None else selection.client_round,
+            population_weights=self._population_weights,
         )
 
     def advance(self, state: RunState) -> RunState:
@@ -188,6 +189,11 @@ class Simulation:
             server_data=lambda: self._server_data(t),
             key=round_key(self.experiment.seed, t),
         )
+
+    @functools.cached_property
+    def _population_weights(self) -> np.ndarray | None:
+        populations = self.setup.clients.populations
+        return None if populations is None else np.asarray(populations.weights)
 
     @functools.cached_property
     def _weights(self) -> np.ndarray:

@@ -191,7 +191,8 @@ class Personal:
     def __call__(self, view: EvaluationView) -> dict[str, float]:
         found = list(self.each(view).values())
         out = {}
-        for name in found[0]:
+        # Populations may have metrics of their own.
+        for name in (name for name in found[0] if all(name in other for other in found)):
             values = np.sort([f[name] for f in found])
             worst = values[:: 1 if greater_is_better(name, view.model.greater_is_better) else -1]
             out[f"personal_{name}"] = float(values.mean())

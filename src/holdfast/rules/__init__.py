@@ -7,6 +7,7 @@ from holdfast.rules.flix import Flix, OneShot
 from holdfast.rules.last_model import LastModel
 from holdfast.rules.local_only import LocalOnly
 from holdfast.rules.meta import FirstOrderMAML
+from holdfast.rules.population_transfer import CentralPopulationTransfer, PopulationTransfer
 from holdfast.rules.proximal import Proximal
 from holdfast.rules.server_learning import ServerAsClient, ServerLearning
 from holdfast.rules.server_optimizer import ServerOptimizer
@@ -15,6 +16,7 @@ from holdfast.rules.transfer import OneWayTransfer, ParallelTraining, TwoWayTran
 
 __all__ = [
     "AdaptiveClip",
+    "CentralPopulationTransfer",
     "ControlVariate",
     "Dynamic",
     "FirstOrderMAML",
@@ -25,6 +27,7 @@ __all__ = [
     "OneShot",
     "OneWayTransfer",
     "ParallelTraining",
+    "PopulationTransfer",
     "Proximal",
     "ServerAsClient",
     "ServerLearning",

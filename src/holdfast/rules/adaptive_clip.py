@@ -46,6 +46,7 @@ class AdaptiveClip(Rule):
     Reference: Andrew et al., "Differentially private learning with adaptive clipping", NeurIPS 2021.
     """
 
+    needs = frozenset({Need.EVEN_RATES})
     rewrites_delta = True
     ranges = MappingProxyType(
         {

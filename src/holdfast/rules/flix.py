@@ -123,7 +123,9 @@ class OneShot(Wrapper):
     @property
     def traits(self) -> Traits:
         """It sends an optimum in place of delta."""
-        return dataclasses.replace(self.inner.traits, rewrites_delta=True)
+        inner = self.inner.traits
+        needs = inner.needs | {Need.EVEN_RATES}
+        return dataclasses.replace(inner, rewrites_delta=True, needs=needs)
 
     def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:
         alpha, optimum = self.inner.tilt(at).mix or (1.0, at.x)

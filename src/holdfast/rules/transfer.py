@@ -157,7 +157,13 @@ class TwoWayTransfer(Rule):
     """
 
     needs = frozenset(
-        {Need.SERVER_DATA, Need.WHOLE_MODEL, Need.PLAIN_STEPS, Need.PLAIN_SERVER_STEPS}
+        {
+            Need.SERVER_DATA,
+            Need.WHOLE_MODEL,
+            Need.PLAIN_STEPS,
+            Need.PLAIN_SERVER_STEPS,
+            Need.EVEN_RATES,
+        }
     )
     federated: Hyper = 1.0
     central: Hyper = 1.0
