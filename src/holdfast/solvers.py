@@ -7,13 +7,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import lax, tree
 
 from holdfast.core.hyper import Hyper, Range, check_ranges
 from holdfast.core.struct import Struct, static
 from holdfast.errors import HoldfastError
-from holdfast.trees import Number, Tree, axpy, float_type, norm
+from holdfast.trees import Number, Tree, axpy, describe_shapes, float_type, norm
 
 Loss: TypeAlias = Callable[[Tree], Number]
 Gradient: TypeAlias = Callable[[Tree], Tree]
@@ -43,6 +44,9 @@ class Solver(Struct):
     def minimise(self, loss: Loss, grad: Gradient, start: Tree) -> Optimum:
         """The optimum nearest to `start` as far as this solver gets."""
         raise NotImplementedError
+
+    def check(self, params: Tree) -> None:
+        """Refuse a model that this solver cannot be for, before a run begins."""
 
     def doubt(self, found: Optimum) -> str | None:
         """A warning if it stopped before it was done."""
@@ -209,6 +213,18 @@ class Known(Solver):
     """
 
     optima: Tree
+
+    def check(self, params: Tree) -> None:
+        mine = tree.map(
+            lambda z: jax.ShapeDtypeStruct(np.shape(z), float_type(params)), self.optima
+        )
+        given, wanted = (jax.tree_util.tree_flatten_with_path(of)[0] for of in (mine, params))
+        if [(path, p.shape) for path, p in given] != [(path, p.shape) for path, p in wanted]:
+            raise HoldfastError(
+                f"Known: the optima have {describe_shapes(mine)}, the model {describe_shapes(params)}; give "
+                f"those of this model.",
+                about=("algorithm", "solver"),
+            )
 
     def minimise(self, loss: Loss, grad: Gradient, start: Tree) -> Optimum:
         x = tree.map(lambda z, p: jnp.asarray(z, p.dtype), self.optima, start)

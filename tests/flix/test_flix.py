@@ -303,9 +303,10 @@ def test_a_budget_gets_personal_models(x64):
     more = hf.flix.personalise(model, clients, accuracy=1e-4, rounds=5000)
     assert more.alpha == 1.0
     assert more.rounds < 5000  # no more than needed
-    by_bytes = hf.flix.personalise(
-        model, clients, accuracy=1e-4, megabytes=twenty.run.ledger.total / 1e6
-    )
+    number, everyone = 8, len(clients)
+    one = 2 * 4 * number  # a model down, a model up
+    budget = everyone * (one + number) + 19 * everyone * one
+    by_bytes = hf.flix.personalise(model, clients, accuracy=1e-4, megabytes=budget / 1e6)
     assert by_bytes.alpha == twenty.alpha
     assert by_bytes.run.ledger.total <= twenty.run.ledger.total
     assert "alpha=" in repr(twenty)
@@ -447,6 +448,60 @@ CASES = {
     "max error": (
         lambda: hf.flix.personalise(*logistic(0), accuracy=0.0, rounds=1),
         r"accuracy=0\.0; give a number above 0",
+    ),
+    "half a round": (
+        lambda: hf.flix.personalise(*logistic(0), accuracy=1.0, rounds=2.5),
+        r"rounds=2\.5; give a whole number of at least 0",
+    ),
+    "rounds in quotes": (
+        lambda: hf.flix.personalise(*logistic(0), accuracy=1.0, rounds="5"),
+        r"rounds='5'; give a whole number",
+    ),
+    "megabytes that are no number": (
+        lambda: hf.flix.personalise(*logistic(0), accuracy=1.0, megabytes=float("nan")),
+        r"megabytes=nan; give a number of at least 0",
+    ),
+    "accuracy in quotes": (
+        lambda: hf.flix.personalise(*logistic(0), accuracy="1", rounds=5),
+        r"accuracy='1'; give a number above 0",
+    ),
+    "accuracy beyond numbers": (
+        lambda: hf.flix.personalise(*logistic(0), accuracy=1e-300, rounds=5),
+        r"accuracy=1e-300, finer than numbers of 64 bits can tell.*; give at least",
+    ),
+    "optima of another model": (
+        lambda: hf.flix.constants(*logistic(0), Optima(np.zeros((6, 9)), np.zeros(6))),
+        r"the optima have float\d+\(6, 9\), but this model and population need weights float\d+\(6, 4\)",
+    ),
+    "optima of others": (
+        lambda: hf.flix.personalise(
+            *logistic(0), 1.0, rounds=5, optima=Optima({"weights": np.zeros((5, 4))}, np.zeros(5))
+        ),
+        r"need weights float\d+\(6, 4\); give those of hf\.flix\.local_optima",
+    ),
+    "known optima of another model": (
+        lambda: solve_quadratics(
+            hf.algorithms.flix(0.5, solver=Optima(np.zeros((10, 9)), np.zeros(10)).known())
+        ),
+        r"Known: the optima have float\d+\(9,\), the model float\d+\(4,\); give those of this model",
+    ),
+    "curvature of others": (
+        lambda: hf.flix.constants(
+            *logistic(0), curvature=hf.diagnose.Curvature(np.ones(9), np.ones(9), True)
+        ),
+        r"the curvature of 9 clients for 6; give that of this population",
+    ),
+    "negative smoothness of a client": (
+        lambda: Constants(np.array([1.0, -2.0]), np.ones(2), np.ones((2, 3)), True),
+        r"constants: smoothness=-2; give numbers of at least 0",
+    ),
+    "alpha of constants": (
+        lambda: Constants(np.ones(2), np.ones(2), np.ones((2, 3)), True).step_size([0.5, 1.5]),
+        r"give numbers in \[0, 1\]",
+    ),
+    "diana alone": (
+        lambda: hf.flix.personalise(*logistic(0), accuracy=1.0, rounds=5, diana=True),
+        r"diana=True without a compressor",
     ),
     "no predictor": (
         lambda: hf.flix.ensemble(QUADRATIC, Optima(np.zeros((2, 1)), np.zeros(2)), 0.5),

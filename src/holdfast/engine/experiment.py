@@ -37,6 +37,8 @@ class Experiment:
         server: the server's own data or loss, for methods in which it learns too.
         select: clients receive, train and return only the rows of the model's tables their data uses.
         storage: how much memory client states and examples may take, and where they go beyond it.
+        first_round: another method for the first round alone; `algorithm` goes on from its model, with
+            states of its own. FLIX starts at the mean of local optima so: `hf.flix.by_theory`.
 
     Example:
         >>> import dataclasses
@@ -69,6 +71,7 @@ class Experiment:
     server: Server | None = None
     select: bool = False
     storage: Storage | None = None
+    first_round: Algorithm | None = None
 
     def __repr__(self) -> str:
         name = getattr(self.algorithm, "name", "?")
@@ -86,6 +89,7 @@ class Settings(TypedDict, total=False):
     server: Server | None
     select: bool
     storage: Storage | None
+    first_round: Algorithm | None
 
 
 def described(

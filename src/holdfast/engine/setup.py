@@ -25,7 +25,7 @@ from holdfast.engine.plan import draw
 from holdfast.engine.populations import JoinedCohort
 from holdfast.engine.protocol import Engine
 from holdfast.engine.select import Selection
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, expect
 from holdfast.evaluate.protocol import Evaluator
 from holdfast.models.model import Model
 from holdfast.record.identity import describe, digest
@@ -51,11 +51,13 @@ class Setup:
     engine: Engine
     selection: Selection | None
     template: Template
+    opening: Experiment | None  # of the first round, if another method takes it
 
     def identity(self) -> dict[str, str]:
         """What makes this run this run, in words."""
         given = self.experiment
-        return {
+        opened = {} if given.first_round is None else {"first round": describe(given.first_round)}
+        return opened | {
             "algorithm": describe(self.algorithm),
             "model": f"{describe(given.model)} with {describe_shapes(self.params)}",
             "local training": describe(given.local),
@@ -131,6 +133,10 @@ def _checked(given: Experiment) -> Setup:
     )
     now.check_wire(begun.payload, len(clients), everyone)
     _check_populations(algorithm, clients, everyone)
+    opening = None
+    if given.first_round is not None:
+        opening = dataclasses.replace(given, algorithm=given.first_round, first_round=None)
+        checked(opening)
     return Setup(
         experiment=given,
         algorithm=algorithm,
@@ -144,6 +150,7 @@ def _checked(given: Experiment) -> Setup:
         engine=engine,
         selection=selection,
         template=begun,
+        opening=opening,
     )
 
 
@@ -263,6 +270,14 @@ def _check_loss(model: Model, params: Tree, examples: Tree, rows: int, engine: E
 
 
 def _check_types(given: Experiment) -> None:
+    if given.first_round is not None:
+        expect(
+            "simulate",
+            "first_round",
+            given.first_round,
+            Algorithm,
+            "hf.algorithms.flix_one_shot(...)",
+        )
     expected = (
         ("algorithm", given.algorithm, Algorithm, "hf.algorithms.fedavg()"),
         ("model", given.model, Model, "hf.models.mlp([64], classes=10)"),

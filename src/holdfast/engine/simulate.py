@@ -157,6 +157,7 @@ def simulate(
     checkpoint: Checkpoint | str | Path | None = None,
     progress: bool | None = None,
     on_round: Callable[[RunState], None] | None = None,
+    until: Callable[[RunState], bool] | None = None,
     **settings: Unpack[Settings],
 ) -> Run:
     """Run a federated method on one machine, up to and with round `rounds`.
@@ -175,10 +176,11 @@ def simulate(
         checkpoint: a folder (or `hf.Checkpoint`) to save to, and to go on from if it holds this run.
         progress: a progress bar; unless given, only where someone is looking.
         on_round: called with the state after every round.
-        settings: `cohort`, `evaluate`, `seed`, `params`, `engine`, `server`, `select` and `storage`
-            of `hf.Experiment`.
+        until: called with the state after every round too; the run ends where it says True.
+        settings: `cohort`, `evaluate`, `seed`, `params`, `engine`, `server`, `select`, `storage` and
+            `first_round` of `hf.Experiment`.
     """
-    own = ("rounds", "start", "checkpoint", "progress", "on_round")
+    own = ("rounds", "start", "checkpoint", "progress", "on_round", "until")
     # `simulate(experiment, 10)`: the second argument is not a model then.
     if isinstance(algorithm, Experiment) and isinstance(model, int) and rounds is None:
         model, rounds = None, model
@@ -203,12 +205,15 @@ def simulate(
             stream = _advance_for_ever(simulation, state)
             while state.round < rounds:
                 state = next(stream)
-                if store and (state.round % store.every == 0 or state.round == rounds):
+                done = state.round == rounds or (until is not None and until(state))
+                if store and (state.round % store.every == 0 or done):
                     store.save(state, identity)
                     saved = state.round
                 if on_round is not None:
                     on_round(state)
                 bar.advance(state)
+                if done:
+                    break
     except KeyboardInterrupt:
         # Several processes are not stopped in the same round, so they cannot save together.
         if store and saved < state.round and processes.count() == 1:

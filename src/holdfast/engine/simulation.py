@@ -64,6 +64,7 @@ class Simulation:
         if experiment.server is not None:
             mean_size = setup.batches.mean_size
             self.server = ServerPlanner(experiment.server, experiment.seed, mean_size)
+        self.opening = None if setup.opening is None else Simulation(setup.opening)
         count = len(setup.clients)
         self.traffic = Traffic(setup.algorithm, setup.template, count, setup.selection)
 
@@ -129,8 +130,18 @@ class Simulation:
             population_weights=self._population_weights,
         )
 
+    def _open(self, opening: "Simulation", state: RunState) -> RunState:
+        """The state after a first round of another method: its model and records, and no other state."""
+        begun = dataclasses.replace(opening.begin(), params=state.params, history=state.history)
+        after = opening.advance(begun)
+        return dataclasses.replace(
+            state, round=1, params=after.params, ledger=after.ledger, history=after.history
+        )
+
     def advance(self, state: RunState) -> RunState:
         """The state after one more round."""
+        if self.opening is not None and state.round == 0:
+            return self._open(self.opening, state)
         began, t = time.perf_counter(), state.round
         plan, now = self.planner(t), hyper.at_round(self.setup.algorithm, t)
         if hyper.scheduled(self.setup.algorithm):

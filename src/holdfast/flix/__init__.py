@@ -4,6 +4,7 @@ from holdfast.flix.budget import Personalised, personalise
 from holdfast.flix.clusters import Shared, cluster, cluster_optima
 from holdfast.flix.ensemble import Ensemble, ensemble
 from holdfast.flix.optima import Optima, local_optima
+from holdfast.flix.start import by_theory
 from holdfast.flix.theory import Constants, constants
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Optima",
     "Personalised",
     "Shared",
+    "by_theory",
     "cluster",
     "cluster_optima",
     "constants",

@@ -2,8 +2,10 @@
 
 import dataclasses
 import math
+import numbers
 from typing import Any
 
+import jax
 import numpy as np
 from jax import tree
 
@@ -11,11 +13,16 @@ from holdfast import diagnose
 from holdfast.core import hyper
 from holdfast.data.clients import Clients
 from holdfast.diagnose.curvature import Curvature
-from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.errors import HoldfastError, expect, explain_arguments
 from holdfast.flix.optima import Optima, local_optima
+from holdfast.flix.rates import Case, Descent, omegas
 from holdfast.models.model import Model
-from holdfast.trees import Tree
+from holdfast.rules import Flix
+from holdfast.trees import Tree, describe_shapes
 from holdfast.wires import Compressor
+
+# Relative to the smoothness.
+_FLAT = 1e-4
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -29,6 +36,24 @@ class Constants:
     convexity: np.ndarray  # mu_i
     optima: np.ndarray  # x_i, one row per client
     exact: bool  # whether L_i and mu_i are bounds, or estimates
+    gradient_norms: np.ndarray | float = 0.0  # |g_i|, how steep f_i still is at x_i
+
+    def __post_init__(self) -> None:
+        n = len(self.optima)
+        for name in ("smoothness", "convexity"):
+            given = getattr(self, name)
+            if np.shape(given) != (n,):
+                raise HoldfastError(
+                    f"constants: {name} of shape {np.shape(given)} for the optima of {n} clients; give one "
+                    f"number per client.",
+                    about=(name,),
+                )
+        if not (np.isfinite(self.smoothness) & (self.smoothness >= 0)).all():
+            wrong = self.smoothness[~(self.smoothness >= 0) | ~np.isfinite(self.smoothness)]
+            raise HoldfastError(
+                f"constants: smoothness={wrong[0]:g}; give numbers of at least 0.",
+                about=("smoothness",),
+            )
 
     def __repr__(self) -> str:
         kind = "exact" if self.exact else "estimated"
@@ -38,7 +63,24 @@ class Constants:
         )
 
     def _alpha(self, alpha: Any) -> np.ndarray:
-        return hyper.values(alpha, len(self.smoothness))
+        n = len(self.smoothness)
+        Flix(
+            alpha if np.ndim(alpha) == 0 else hyper.PerClient(alpha)
+        )  # refuses what is not in [0, 1]
+        given = alpha.values if isinstance(alpha, hyper.PerClient) else alpha
+        if np.shape(given) not in ((), (n,)):
+            raise HoldfastError(
+                f"constants: {len(given)} values of alpha for {n} clients with data; give one per client.",
+                about=("alpha",),
+            )
+        return hyper.values(alpha, n)
+
+    @property
+    def case(self) -> Case:
+        """What the losses are, and so which of the paper's theorems are about them."""
+        if (self.convexity < 0).any():
+            return "non-convex"
+        return "strongly convex" if self.convexity.mean() > 0 else "convex"
 
     def smoothness_at(self, alpha: Any) -> float:
         r"""$L_\alpha = \frac1n \sum_i \alpha_i^2 L_i$ (proposition 2)."""
@@ -65,64 +107,149 @@ class Constants:
         # Row by row: all pairs at once would be n^2 models.
         return max(float(np.max(np.sum((self.optima - row) ** 2, axis=1))) for row in self.optima)
 
-    def error(self, alpha: Any, rounds: int) -> float:
-        r"""Bound on $\tilde f(x) - \min \tilde f$ after `rounds` rounds (theorems 1 and 2).
+    def _first_error(self, alpha: np.ndarray) -> tuple[float, float, float]:
+        """A bound on the error at x_avg, as what is of second, first and no order in alpha."""
+        w, g = self.weights(alpha), np.broadcast_to(self.gradient_norms, alpha.shape)
+        away = np.linalg.norm(self.optima - w @ self.optima, axis=1)
+        # Where alpha_i is 0, so is what f_i can still lose.
+        steep = (g > 0) & (alpha > 0)
+        sharp = np.where(self.convexity > 0, self.convexity, 1.0)
+        below = np.where(self.convexity > 0, g**2 / (2 * sharp), math.inf)
+        return (
+            math.inf
+            if self.case == "non-convex"
+            else self.smoothness_at(alpha) * self.spread(alpha) / 2,
+            float(np.mean(alpha * g * away)),
+            float(np.mean(np.where(steep, below, 0.0))),
+        )
+
+    def _descent(
+        self, alpha: np.ndarray, compressor: Compressor | None, diana: bool, beta: Any
+    ) -> Descent:
+        curved, (n, size) = alpha**2 * self.smoothness, self.optima.shape
+        if compressor is None:
+            return Descent(curved, self.convexity_at(alpha))
+        expect("step_size", "compressor", compressor, Compressor, "hf.wires.RandK(k=10)")
+        omega, shifts = omegas(compressor, n, size), None
+        if diana:
+            shifts = 1 / (1 + omega) if beta is None else hyper.values(beta, n)
+        return Descent(curved, self.convexity_at(alpha), omega, shifts)
+
+    def error(
+        self,
+        alpha: Any,
+        rounds: int,
+        compressor: Compressor | None = None,
+        diana: bool = False,
+        beta: Any = None,
+    ) -> float:
+        r"""Bound on $\tilde f(x) - \min \tilde f$ after `rounds` rounds (theorems 1 to 4).
 
         The first round makes $x_{\text{avg}}$, each further one is a step of gradient descent:
 
-        $$ \Big(1 - \frac{\mu_\alpha}{L_\alpha}\Big)^{R - 1} \frac{L_\alpha V_\alpha}{2} $$
+        $$ \Big(1 - \frac{\mu_\alpha}{L_\alpha}\Big)^{R - 1} \Big(\frac{L_\alpha V_\alpha}{2}
+           + \overline{\alpha_i |g_i| \|x_{\text{avg}} - x_i\|} + \overline{|g_i|^2 / (2 \mu_i)}\Big) $$
+
+        where $g_i = \nabla f_i(x_i)$ is what a search that stopped early has left, 0 in the paper: by
+        smoothness $f_i(T_i(x)) \le f_i(x_i) + \alpha_i \langle g_i, x - x_i \rangle +
+        \frac{\alpha_i^2 L_i}{2} \|x - x_i\|^2$, and $\min f_i \ge f_i(x_i) - |g_i|^2 / (2 \mu_i)$.
+        With a compressor it is of DCGD, or of DIANA, and of the expected error; DCGD's stays above a floor.
+
+        Args:
+            alpha: $\alpha_i$.
+            rounds: how many, the one for $x_{\text{avg}}$ included.
+            compressor: what replies go through, if anything.
+            diana: whether with shifts.
+            beta: their $\beta_i$; $1 / (1 + \omega_i)$ unless given.
         """
-        if not self._alpha(alpha).any():
+        a = self._alpha(alpha)
+        if not a.any():
             return 0.0
         if rounds < 1:
             return math.inf
-        rate = 1 - self._conditioning(alpha)
-        return rate ** (rounds - 1) * self.smoothness_at(alpha) * self.spread(alpha) / 2
-
-    def _conditioning(self, alpha: Any) -> float:
-        return min(1.0, max(0.0, self.convexity_at(alpha)) / self.smoothness_at(alpha))
+        first = sum(self._first_error(a))
+        if rounds == 1 or first == 0:
+            return first
+        return self._descent(a, compressor, diana, beta).decay().after(rounds - 1) * first
 
     @explain_arguments
-    def rounds(self, alpha: Any, accuracy: float) -> float:
+    def rounds(
+        self,
+        alpha: Any,
+        accuracy: float,
+        compressor: Compressor | None = None,
+        diana: bool = False,
+        beta: Any = None,
+    ) -> float:
         r"""Rounds after which the error is below `accuracy`; infinity if no number is sure to do.
 
-        0 for $\alpha = 0$, 1 if one shot will do, else 1 and the steps of gradient descent after it.
+        0 for $\alpha = 0$, 1 if one shot will do, else 1 and the steps of gradient descent after it,
+        of DCGD or of DIANA. Arguments as those of `error`.
         """
-        _check_accuracy(accuracy)
-        if not self._alpha(alpha).any():
+        self._check_accuracy(accuracy)
+        a = self._alpha(alpha)
+        if not a.any():
             return 0
-        first = self.error(alpha, 1)
+        first = sum(self._first_error(a))
         if first <= accuracy:
             return 1
-        conditioning = self._conditioning(alpha)
-        if conditioning == 0:
-            return math.inf
-        if conditioning == 1:
-            return 2
-        steps = math.ceil(math.log(accuracy / first) / math.log1p(-conditioning))
-        # Rounding of the logarithms may leave it one off.
-        while steps > 1 and self.error(alpha, steps) <= accuracy:
-            steps -= 1
-        while self.error(alpha, 1 + steps) > accuracy:
-            steps += 1
-        return 1 + steps
+        descent = self._descent(a, compressor, diana, beta)
+        return 1 + descent.decay().steps(first, accuracy) if first < math.inf else math.inf
 
     @explain_arguments
-    def alpha(self, rounds: int, accuracy: float) -> float:
+    def alpha(
+        self,
+        rounds: int,
+        accuracy: float,
+        compressor: Compressor | None = None,
+        diana: bool = False,
+        beta: Any = None,
+    ) -> float:
         r"""The largest $\alpha$, the same for everybody, that `rounds` rounds serve to `accuracy`.
 
         $$ \beta \le A q^{R - 1}, \quad A = \sqrt{2\epsilon / (L V)}, \quad q = 1/\sqrt{1 - \mu / L} $$
+
+        for exact optima and gradient descent. Arguments as those of `error`. Refused where more
+        rounds prove nothing: losses that are not strongly convex, or optima too far from exact.
         """
-        _check_accuracy(accuracy)
+        check_rounds(rounds)
+        self._check_accuracy(accuracy)
         if rounds < 1:
             return 0.0
-        # It grows with the square of alpha.
-        worst = self.error(1.0, rounds)
-        alpha = 1.0 if worst <= accuracy else math.sqrt(accuracy / worst)
+        ones = np.ones(len(self.smoothness))
+        second, linear, constant = self._first_error(ones)
+        proven = self.case == "strongly convex" if rounds > 1 else math.isfinite(second + constant)
+        if not proven:
+            raise HoldfastError(
+                f"budget: the losses are {self.case} (mu_i from {self.convexity.min():.3g}, mean "
+                f"{self.convexity.mean():.3g}{'' if self.exact else ', estimated'}), so rounds guarantee no "
+                f"accuracy; give the model an l2, or a curvature that you know, or choose alpha yourself for "
+                f"hf.algorithms.flix.",
+                about=("model",),
+            )
+        decay = self._descent(ones, compressor, diana, beta).decay()
+        # Whoever may take more rounds may also stop at x_avg.
+        multiple = min(1.0, decay.after(rounds - 1)) if rounds > 1 else 1.0
+        room = accuracy / multiple - constant if multiple else math.inf
+        if room <= 0:
+            raise HoldfastError(
+                f"budget: the local optima are known to an error of {constant * multiple:.2g}, above "
+                f"accuracy={accuracy:g}; find them with a smaller tolerance (hf.flix.local_optima).",
+                about=("optima",),
+            )
+        steep = linear + math.sqrt(linear**2 + 4 * second * room)
+        alpha = min(1.0, 2 * room / steep) if steep and room < math.inf else 1.0
         # By rounding it may be above.
-        while self.error(alpha, rounds) > accuracy:
-            alpha = math.nextafter(alpha, 0.0)
+        how = (compressor, diana, beta)
+        while min(self.error(alpha, 1), self.error(alpha, rounds, *how)) > accuracy:
+            alpha *= 1 - 2**-50
         return alpha
+
+    def certificate(self, alpha: Any, gradient_norm: float) -> float:
+        r"""$\|\nabla\tilde f(x)\|^2 / (2\mu_\alpha) \ge \tilde f(x) - \min\tilde f$: how far from its minimum
+        an objective with this gradient can be; infinity unless it is strongly convex."""
+        convexity = self.convexity_at(alpha)
+        return gradient_norm**2 / (2 * convexity) if convexity > 0 else math.inf
 
     def step_size(
         self,
@@ -130,59 +257,60 @@ class Constants:
         compressor: Compressor | None = None,
         diana: bool = False,
         beta: Any = None,
-        convex: bool = True,
+        case: Case | None = None,
+        rounds: int | None = None,
     ) -> float:
         r"""The paper's largest step for gradient descent, DCGD and DIANA on the FLIX objective.
 
         $$ 1/\gamma = L_\alpha + \tfrac2n \max_i \alpha_i^2 L_i \omega_i
            + \tfrac{4}{n \min_i \beta_i} \max_i \beta_i \omega_i \alpha_i^2 L_i $$
 
-        without a compressor only the first term, without shifts the first two. Where the objective is
-        convex but not strongly so ($\mu_\alpha = 0$), a compressed method takes a quarter of it.
+        without a compressor only the first term, without shifts the first two (theorems 2 to 4).
+        Where the objective is convex but not strongly so, a compressed method takes a quarter of it
+        (theorems 5 and 6). Where it is not convex DCGD takes $1/L_\alpha$ (theorem 7), and DIANA,
+        whose shifts begin at the clients' gradients (theorem 8),
+
+        $$ \gamma = \frac{1}{L_\alpha} \min\Big\{\frac{1}{2\sqrt{\eta}},
+           \frac{2}{\sqrt{1 + 8\eta} + 1}\Big\}, \quad
+           \eta = \frac{(1 + \omega)\, \omega\, (3 + 2\omega)}{n} $$
 
         Args:
             alpha: $\alpha_i$.
             compressor: what replies go through, if anything.
             diana: whether with shifts.
             beta: their $\beta_i$; $1 / (1 + \omega_i)$ unless given.
-            convex: False for the step of a strongly convex problem even where $\mu_\alpha = 0$.
+            case: `"strongly convex"`, `"convex"` or `"non-convex"`; what $\mu_i$ say unless given.
+            rounds: for DCGD where it is not convex: the bound of theorem 7 grows with the rounds, and
+                the step is made small enough for so many.
         """
-        curved = self._alpha(alpha) ** 2 * self.smoothness
-        if not curved.any():
+        a = self._alpha(alpha)
+        if not (a**2 * self.smoothness).any():
             raise HoldfastError(
                 "step_size: alpha is 0 for everybody, so there is nothing to solve.",
                 about=("alpha",),
             )
-        n, total = len(curved), float(curved.mean())
-        if compressor is None:
-            return 1 / total
-        omega = self._omega(compressor)
-        total += 2 / n * float(np.max(curved * omega))
-        if diana:
-            shifts = 1 / (1 + omega) if beta is None else hyper.values(beta, n)
-            total += 4 * float(np.max(shifts * omega * curved)) / (n * float(shifts.min()))
-        weakly = convex and self.convexity_at(alpha) <= 0
-        return 1 / (4 * total) if weakly else 1 / total
+        return self._descent(a, compressor, diana, beta).step(case or self.case, rounds)
 
-    def _omega(self, compressor: Compressor) -> np.ndarray:
-        n, size = self.optima.shape
-        if not compressor.unbiased:
+    def _check_accuracy(self, accuracy: float) -> None:
+        wrong = not isinstance(accuracy, numbers.Real) or not 0 < accuracy < math.inf
+        if wrong:
             raise HoldfastError(
-                f"step_size: {type(compressor).__name__} is biased and has no omega; "
-                f"give an unbiased compressor, or choose the step yourself.",
-                about=("compressor",),
+                f"budget: accuracy={accuracy!r}; give a number above 0.", about=("accuracy",)
             )
-        return np.array(
-            [float(hyper.of_client(compressor, i, float).omega(size)) for i in range(n)]
-            if hyper.varies(compressor)
-            else [float(compressor.omega(size))] * n
-        )
+        least = 2**-52 * self.smoothness_at(1.0) * self.spread(1.0) / 2
+        if accuracy < least:
+            raise HoldfastError(
+                f"budget: accuracy={accuracy:g}, finer than numbers of 64 bits can tell for losses that "
+                f"differ by {least * 2**52:.2g}; give at least {least:.2g}.",
+                about=("accuracy",),
+            )
 
 
-def _check_accuracy(accuracy: float) -> None:
-    if not accuracy > 0:
+def check_rounds(rounds: Any) -> None:
+    """Refuse a budget that is no number of rounds."""
+    if not isinstance(rounds, int | np.integer) or isinstance(rounds, bool) or rounds < 0:
         raise HoldfastError(
-            f"budget: accuracy={accuracy}; give a number above 0.", about=("accuracy",)
+            f"budget: rounds={rounds!r}; give a whole number of at least 0.", about=("rounds",)
         )
 
 
@@ -214,13 +342,42 @@ def constants(
         >>> known.rounds(alpha=0.0, accuracy=1e-3), known.rounds(alpha=0.01, accuracy=1e-2)
         (0, 1)
     """
-    optima = optima or local_optima(model, clients, seed=seed)
     able = np.flatnonzero(clients.sizes)
+    if optima is None:
+        optima = local_optima(model, clients, seed=seed)
+    else:
+        _check_optima(model, clients, optima)
+    if np.isnan(optima.gradient_norms[able]).any():
+        # Of optima that groups share nobody has measured it.
+        optima = local_optima(model, clients, optima.known(), seed=seed)
     if curvature is None:
         curvature = diagnose.curvature(model, clients, _mean_optimum(optima, able), seed=seed)
-    return Constants(
-        curvature.smoothness[able], curvature.convexity[able], optima.flat()[able], curvature.exact
-    )
+    elif len(curvature.smoothness) != len(clients):
+        raise HoldfastError(
+            f"constants: the curvature of {len(curvature.smoothness)} clients for {len(clients)}; give that "
+            f"of this population.",
+            about=("curvature",),
+        )
+    smoothness, convexity = curvature.smoothness[able], curvature.convexity[able]
+    if not curvature.exact:
+        # Estimates find a curvature of 0 only to a tolerance.
+        convexity = np.where(np.abs(convexity) <= _FLAT * smoothness, 0.0, convexity)
+    flat, steep = optima.flat()[able], np.asarray(optima.gradient_norms, float)[able]
+    return Constants(smoothness, convexity, flat, curvature.exact, steep)
+
+
+def _check_optima(model: Model, clients: Clients, optima: Optima) -> None:
+    wanted = jax.eval_shape(model.init, jax.random.key(0), tree.map(np.asarray, clients.examples))
+    many = tree.map(lambda p: jax.ShapeDtypeStruct((len(clients), *p.shape), p.dtype), wanted)
+    given = tree.map(np.asarray, optima.x)
+    structures: list[Any] = [tree.structure(of) for of in (given, many)]
+    shapes = [[leaf.shape for leaf in tree.leaves(of)] for of in (given, many)]
+    if structures[0] != structures[1] or shapes[0] != shapes[1]:
+        raise HoldfastError(
+            f"constants: the optima have {describe_shapes(given)}, but this model and population need "
+            f"{describe_shapes(many)}; give those of hf.flix.local_optima(model, clients).",
+            about=("optima",),
+        )
 
 
 def _mean_optimum(optima: Optima, able: np.ndarray) -> Tree:

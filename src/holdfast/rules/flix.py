@@ -71,6 +71,7 @@ class Flix(Rule):
         )
 
     def init(self, params: Tree) -> State:
+        self.solver.check(params)
         unknown = jnp.full((), jnp.inf, float_type(params))
         return State(client=Optimum(params, unknown))
 
