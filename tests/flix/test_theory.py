@@ -266,6 +266,10 @@ def test_what_theory_has_no_step_for_is_refused(x64):
         experiment = hf.Experiment(algorithm, model, clients, local, **settings)
         with pytest.raises(hf.HoldfastError, match=message):
             hf.flix.by_theory(experiment)
+    two = hf.join([hf.Population(clients, model), hf.Population(clients, model)])
+    joined = hf.Experiment(hf.algorithms.flix(0.5), two.model, two.clients, one)
+    with pytest.raises(hf.HoldfastError, match="joined populations"):
+        hf.flix.by_theory(joined)
     # Other methods may start there, with a step of their own.
     scaffold = hf.algorithms.flix(0.5, hf.algorithms.scaffold())
     begun = hf.flix.by_theory(

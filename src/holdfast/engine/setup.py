@@ -57,18 +57,22 @@ class Setup:
         """What makes this run this run, in words."""
         given = self.experiment
         opened = {} if given.first_round is None else {"first round": describe(given.first_round)}
-        return opened | {
-            "algorithm": describe(self.algorithm),
-            "model": f"{describe(given.model)} with {describe_shapes(self.params)}",
-            "local training": describe(given.local),
-            "data": digest((self.clients.examples, self.clients.order, self.clients.offsets)),
-            "seed": str(given.seed),
-            "initial parameters": digest(self.params),
-            "cohort": describe(self.cohort),
-            "evaluation": describe(self.evaluators),
-            "select": str(self.selection is not None),
-            "server": describe(given.server),
-        } | self._populations()
+        return (
+            opened
+            | {
+                "algorithm": describe(self.algorithm),
+                "model": f"{describe(given.model)} with {describe_shapes(self.params)}",
+                "local training": describe(given.local),
+                "data": digest((self.clients.examples, self.clients.order, self.clients.offsets)),
+                "seed": str(given.seed),
+                "initial parameters": digest(self.params),
+                "cohort": describe(self.cohort),
+                "evaluation": describe(self.evaluators),
+                "select": str(self.selection is not None),
+                "server": describe(given.server),
+            }
+            | self._populations()
+        )
 
     def _populations(self) -> dict[str, str]:
         found = self.clients.populations

@@ -128,7 +128,7 @@ def personalise(
     if needed == 0:
         return Personalised(alpha, 0, 0.0, known, simulate(plain, rounds=0, progress=progress))
     experiment = by_theory(plain, known)
-    proof = _Certificate(known, alpha, float(experiment.local.learning_rate), accuracy)
+    proof = _Certificate(known, alpha, known.step_size(alpha, *how), accuracy)
     until = proof if compressor is None else None
     run = simulate(experiment, rounds=needed, progress=progress, until=until)
     taken = run.state.round

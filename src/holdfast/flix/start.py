@@ -12,6 +12,7 @@ from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.combinators import Chain
 from holdfast.core.hyper import PerClient
+from holdfast.core.local import Local
 from holdfast.core.rule import Rule
 from holdfast.core.wire import Wire
 from holdfast.engine.experiment import Experiment
@@ -72,8 +73,16 @@ def by_theory(
             f"{type(experiment.cohort).__name__}; let everyone take part.",
             about=("cohort",),
         )
+    if experiment.clients.populations is not None:
+        raise HoldfastError(
+            "by_theory: the clients are joined populations with weights of their own, and the paper's "
+            "constants are of one mean over all clients; give one population.",
+            about=("clients",),
+        )
+    local = experiment.local
+    assert isinstance(local, Local)  # one for each population otherwise
     if step:
-        _check_descent(experiment)
+        _check_descent(experiment.algorithm, local)
     model, clients = experiment.model, experiment.clients
     alpha = hyper.of_population(own, clients).alpha
     if callable(alpha):
@@ -102,8 +111,8 @@ def by_theory(
         compressor, beta = _wire_of(algorithm)
         diana = isinstance(algorithm.wire, Diana)
         size = known.step_size(values, among(compressor, able), diana, among(beta, able))
-        local = dataclasses.replace(experiment.local, learning_rate=size)
-        changed = dataclasses.replace(changed, local=local)
+        theirs = dataclasses.replace(local, learning_rate=size)
+        changed = dataclasses.replace(changed, local=theirs)
     if start:
         smoothness = np.zeros(len(clients))
         smoothness[able] = known.smoothness
@@ -141,9 +150,8 @@ def _wire_of(algorithm: Algorithm) -> tuple[Any, Any]:
     return getattr(wire, "compressor", None), getattr(wire, "beta", None)
 
 
-def _check_descent(experiment: Experiment) -> None:
+def _check_descent(algorithm: Algorithm, local: Local) -> None:
     """Refuse what theory has no step for: all but gradient descent, DCGD and DIANA."""
-    algorithm, local = experiment.algorithm, experiment.local
     odd = [
         name
         for name in ("clip", "weight_decay", "momentum", "optimizer")
