@@ -55,6 +55,7 @@ def scaffold_plus(gamma: Hyper, server_learning_rate: Hyper | None = None) -> Al
 
     $$ x \leftarrow x + \gamma(x_0 - x), \quad c \leftarrow c + \gamma\, (c_0^+ - c_0) $$
 
+    Ends at the optimum of $F + \gamma f_0$, whatever the numbers of steps.
     Travels: the model and c down, delta up. Needs `simulate(server=hf.Server(data, local))`.
 
     Args:
@@ -94,6 +95,9 @@ def feddyn_plus(alpha: Hyper, gamma: Hyper) -> Algorithm:
     $$ \min_y \gamma f_0(y) - \alpha\langle h, y\rangle + \tfrac{\alpha}{2}\|y - \bar x\|^2
        \text{ from } \bar x + h $$
 
+    Ends at the optimum of $F + \gamma f_0$ only if the server solves this problem: $K_0$ steps of size
+    $\eta_0$ leave a share of about $e^{-K_0 \eta_0 \alpha}$ of the way, and it then ends between
+    that optimum and the one of F alone. `scaffold_plus` ends there with any number of steps.
     Travels: the model down, delta up. Needs `simulate(server=hf.Server(data, local))`.
 
     Args:
@@ -133,6 +137,8 @@ def feddc_plus(alpha: Hyper, gamma: Hyper) -> Algorithm:
     $$ \min_y \gamma f_0(y) - \alpha\langle h, y\rangle + \tfrac{\alpha}{2}\|y - \bar x\|^2
        \text{ from } \bar x + h $$
 
+    Ends at the optimum of $F + \gamma f_0$ only if the server solves this problem, as `feddyn_plus`
+    does: $K_0 \eta_0 \alpha$ must be well above 1.
     Travels: the model and c down, delta up. Needs `simulate(server=hf.Server(data, local))`.
 
     Args:
