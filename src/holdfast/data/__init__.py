@@ -20,9 +20,11 @@ from holdfast.data.images import cifar10, cifar100, emnist, fashion_mnist, mnist
 from holdfast.data.libsvm import libsvm
 from holdfast.data.libsvm_sets import libsvm_set
 from holdfast.data.ratings import movielens_1m, movielens_100k
+from holdfast.data.rendered import rendered_characters
 from holdfast.data.shakespeare import shakespeare
 from holdfast.data.share import collect, share
 from holdfast.data.stack_overflow import stack_overflow, stack_overflow_text
+from holdfast.data.stl10 import stl10
 from holdfast.data.synthetic import (
     least_squares_optimum,
     quadratics,
@@ -60,12 +62,14 @@ __all__ = [
     "movielens_100k",
     "partition",
     "quadratics",
+    "rendered_characters",
     "shakespeare",
     "share",
     "sine",
     "split",
     "stack_overflow",
     "stack_overflow_text",
+    "stl10",
     "synthetic_logistic",
     "table",
     "text",

@@ -25,7 +25,7 @@ def digits(test_share: float = 0.2, seed: int = 0) -> Dataset:
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)
-    train, test = _held_out(pixels / 16, labels, test_share, seed, "digits")
+    train, test = train_and_test(pixels / 16, labels, test_share, seed, "digits")
     return Dataset(train, test, classes=10)
 
 
@@ -48,7 +48,7 @@ def breast_cancer(test_share: float = 0.2, seed: int = 0) -> Dataset:
     from sklearn.datasets import load_breast_cancer
 
     x, labels = load_breast_cancer(return_X_y=True)
-    raw, held_out = _held_out(x, labels, test_share, seed, "breast_cancer", np.float64)
+    raw, held_out = train_and_test(x, labels, test_share, seed, "breast_cancer", np.float64)
     mean, deviation = raw.x.mean(axis=0), raw.x.std(axis=0)
 
     def standardised(examples: Examples) -> Examples:
@@ -57,9 +57,10 @@ def breast_cancer(test_share: float = 0.2, seed: int = 0) -> Dataset:
     return Dataset(standardised(raw), standardised(held_out), classes=2)
 
 
-def _held_out(
+def train_and_test(
     x: np.ndarray, y: np.ndarray, share: float, seed: int, who: str, dtype: type = np.float32
 ) -> tuple[Examples, Examples]:
+    """In random order, a share of them to test on."""
     check_share(who, share)
     order = np.random.default_rng(seed).permutation(len(y))
     x, y = x[order].astype(dtype), y[order].astype(np.int32)
