@@ -1,6 +1,9 @@
 """Meta-learning baselines, and personal models by local steps."""
 
+import dataclasses
+
 import numpy as np
+import pytest
 
 import holdfast as hf
 from tests.problems import QUADRATIC, random_quadratics, same_bits, tiny_clients
@@ -48,3 +51,57 @@ def test_personal_models_after_local_steps(x64):
     np.testing.assert_allclose(run.adapted(4, adapt), adapted[4], atol=1e-12)
     losses = 0.5 * (curvature * (adapted - centre) ** 2).sum(1)
     np.testing.assert_allclose(run.history[-1]["personal_loss"], losses.mean(), rtol=1e-10)
+
+
+@pytest.mark.parametrize("method", [hf.algorithms.reptile, hf.algorithms.fomaml])
+def test_what_meta_learning_deploys_is_the_adapted_model(x64, method):
+    clients, _ = random_quadratics(2)
+    curvature, centre = (np.asarray(a) for a in clients.examples)
+    settings = (QUADRATIC, clients, hf.Local(0.1, steps=2), 2)
+    run = hf.simulate(method(0.5), *settings, evaluate=hf.evaluate.personal(clients))
+
+    def after(rate, steps):
+        return centre + (1 - rate * curvature) ** steps * (np.asarray(run.params) - centre)
+
+    def mean_loss(models):
+        return (0.5 * (curvature * (models - centre) ** 2).sum(1)).mean()
+
+    # By the method's own local steps, for whoever asks: evaluators, personal, all at once.
+    own = after(0.1, 2)
+    np.testing.assert_allclose(run.personal(4), own[4], atol=1e-12)
+    np.testing.assert_allclose(run.personal_all(), own, atol=1e-12)
+    np.testing.assert_allclose(run.history[-1]["personal_loss"], mean_loss(own), rtol=1e-10)
+    # Steps that are given replace them; they are not taken on top.
+    np.testing.assert_allclose(run.adapted(4, hf.Local(0.2, steps=3)), after(0.2, 3)[4], atol=1e-12)
+    algorithm = dataclasses.replace(method(0.5), adapt=hf.Local(0.2, steps=3))
+    other = hf.simulate(algorithm, *settings, evaluate=hf.evaluate.personal(clients))
+    np.testing.assert_array_equal(other.params, run.params)
+    np.testing.assert_allclose(other.personal(4), after(0.2, 3)[4], atol=1e-12)
+    plain = hf.simulate(dataclasses.replace(method(0.5), adapt=False), *settings)
+    np.testing.assert_array_equal(plain.personal(4), run.params)
+
+
+def test_an_adapted_model_takes_the_step_size_of_its_round(x64):
+    clients, _ = random_quadratics(2)
+    curvature, centre = (np.asarray(a) for a in clients.examples)
+    local = hf.Local(hf.schedules.exponential(0.1, decay=0.5), steps=1)
+    run = hf.simulate(hf.algorithms.reptile(), QUADRATIC, clients, local, rounds=2)
+    adapted = centre + (1 - 0.025 * curvature) * (np.asarray(run.params) - centre)
+    np.testing.assert_allclose(run.personal(1), adapted[1], atol=1e-12)
+
+
+def test_a_client_without_data_and_pooled_clients_adapt_to_nothing():
+    some, model = tiny_clients(), hf.models.softmax_regression(3)
+    clients = hf.Clients.from_rows(some.examples, [some.rows(0), some.rows(0)[:0], some.rows(1)])
+    run = hf.simulate(hf.algorithms.reptile(), model, clients, hf.Local(0.1), rounds=1)
+    assert same_bits(run.personal(1), run.params)
+    assert not same_bits(run.personal(0), run.params)
+    with pytest.raises(hf.HoldfastError, match="centralised: .* no client has data of its own"):
+        dataclasses.replace(hf.algorithms.centralised(), adapt=True)
+    adapting = hf.evaluate.personal(clients, adapt=hf.Local(0.1))
+    with pytest.raises(hf.HoldfastError, match="no client has data of its own"):
+        hf.simulate(
+            hf.algorithms.centralised(), model, clients, hf.Local(0.1), 1, evaluate=adapting
+        )
+    with pytest.raises(hf.HoldfastError, match="adapt=3; give"):
+        dataclasses.replace(hf.algorithms.reptile(), adapt=3)

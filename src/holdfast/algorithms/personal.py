@@ -181,8 +181,9 @@ def fomaml(learning_rate: Hyper = 1.0) -> Algorithm:
 
     $$ x \leftarrow x - \eta_o\, \overline{\nabla f_i(y_i)}, \quad y_i = x \text{ after local steps} $$
 
-    `Local` is the inner loop. Personal models are x after a few local steps:
-    `hf.evaluate.personal(test, adapt=hf.Local(...))`.
+    `Local` is the inner loop. What a client uses, and is judged by, is x after such steps of its own:
+    `run.personal(i)`, `hf.evaluate.personal(test)`. Other steps: `dataclasses.replace(algorithm,
+    adapt=hf.Local(...))`, in a file `adapt = { steps = 1 }`.
     Travels: the model down, a gradient up.
 
     Args:
@@ -200,13 +201,15 @@ def fomaml(learning_rate: Hyper = 1.0) -> Algorithm:
         >>> local = hf.Local(learning_rate=0.1, steps=3)
         >>> algorithm = hf.algorithms.fomaml(learning_rate=0.5)
         >>> run = hf.simulate(algorithm, model, clients, local, rounds=20)
-        >>> own = [round(run.adapted(i, local)["weights"].item(), 2) for i in range(2)]
+        >>> own = [round(run.personal(i)["weights"].item(), 2) for i in range(2)]
         >>> print(f"{run.params['weights'].item():.2f}, which three local steps make {own}")
         1.54, which three local steps make [1.4, 1.9]
 
     Reference: Finn, Abbeel and Levine, "Model-agnostic meta-learning", ICML 2017.
     """
-    return Algorithm(Chain((FirstOrderMAML(), *server_step(learning_rate))), name="fomaml")
+    return Algorithm(
+        Chain((FirstOrderMAML(), *server_step(learning_rate))), name="fomaml", adapt=True
+    )
 
 
 @explain_arguments
@@ -215,8 +218,9 @@ def reptile(learning_rate: Hyper = 1.0) -> Algorithm:
 
     $$ x \leftarrow x + \eta_o\, \overline{(y_i - x)} $$
 
-    `Local` is the inner loop. Personal models are x after a few local steps:
-    `hf.evaluate.personal(test, adapt=hf.Local(...))`.
+    `Local` is the inner loop. What a client uses, and is judged by, is x after such steps of its own:
+    `run.personal(i)`, `hf.evaluate.personal(test)`. Other steps: `dataclasses.replace(algorithm,
+    adapt=hf.Local(...))`, in a file `adapt = { steps = 1 }`.
     Travels: the model down, delta up.
 
     Args:
@@ -234,10 +238,10 @@ def reptile(learning_rate: Hyper = 1.0) -> Algorithm:
         >>> local = hf.Local(learning_rate=0.1, steps=3)
         >>> algorithm = hf.algorithms.reptile(learning_rate=0.5)
         >>> run = hf.simulate(algorithm, model, clients, local, rounds=20)
-        >>> own = [round(run.adapted(i, local)["weights"].item(), 2) for i in range(2)]
+        >>> own = [round(run.personal(i)["weights"].item(), 2) for i in range(2)]
         >>> print(f"{run.params['weights'].item():.2f}, which three local steps make {own}")
         1.74, which three local steps make [1.54, 1.94]
 
     Reference: Nichol, Achiam and Schulman, "On first-order meta-learning algorithms", 2018.
     """
-    return Algorithm(chain(*server_step(learning_rate)), name="reptile")
+    return Algorithm(chain(*server_step(learning_rate)), name="reptile", adapt=True)

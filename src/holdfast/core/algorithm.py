@@ -12,6 +12,9 @@ from holdfast.data.clients import Clients
 from holdfast.errors import About, HoldfastError, did_you_mean
 from holdfast.trees import Tree, paths
 
+NOTHING_OWN = (
+    "clients' data is pooled, so that no client has data of its own to adapt to; set adapt to False"
+)
 Weighting = Literal["examples", "uniform", "processed"]
 
 
@@ -25,6 +28,8 @@ class Algorithm(Struct):
             `"processed"` in the round, or `"uniform"`ly; what rules hear always uniformly.
         regroup: turns the population into the one this method trains on (`centralised` pools it).
         name: what tables and messages call it.
+        adapt: what a client uses is the model after local steps on its own data: `True`, those of the
+            run's `Local`, or a `Local` of their own. The rounds are the same with and without.
     """
 
     rule: Rule = Rule()
@@ -32,6 +37,8 @@ class Algorithm(Struct):
     weighting: Weighting = static(default="uniform")
     regroup: Callable[[Clients], Clients] | None = static(default=None)
     name: str = static(default="algorithm")
+    # Not part of the description by which a run goes on: no round depends on it.
+    adapt: Local | bool = static(default=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.weighting not in get_args(Weighting):
@@ -46,6 +53,13 @@ class Algorithm(Struct):
                     f"hf.rules.Dynamic(alpha=0.1) or hf.Wire().",
                     about=("rule",) if kind is Rule else ("wire",),
                 )
+        if not isinstance(self.adapt, Local | bool):
+            raise HoldfastError(
+                f"{self.name}: adapt={self.adapt!r}; give True, False or hf.Local(learning_rate, steps=...).",
+                about=("adapt",),
+            )
+        if self.adapt and self.regroup is not None:
+            raise HoldfastError(f"{self.name}: {NOTHING_OWN}.", about=("adapt",))
         if not self.wire.lossless:
             self._refuse(
                 Need.LOSSLESS_WIRE,

@@ -10,10 +10,9 @@ from jax import tree
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.keys import Purpose
-from holdfast.core.local import Local, Steps
+from holdfast.core.local import Steps
 from holdfast.core.round import ClientState, Shared, Slot, client_round, pretended_server
 from holdfast.core.rule import ClientView, addressed
-from holdfast.data.clients import Clients
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.feeds import Feed
 from holdfast.models.model import Model
@@ -47,11 +46,16 @@ _adapted = jax.jit(_local_steps, static_argnames="model")
 
 
 def adapted(
-    model: Model, clients: Clients, feed: Feed, seed: int, params: Tree, client: int, local: Local
+    model: Model,
+    steps: Steps,
+    feed: Feed,
+    batches: BatchPlanner,
+    seed: int,
+    params: Tree,
+    client: int,
 ) -> Tree:
     """A model after a client's own local steps on its training data, outside any round."""
-    batches = BatchPlanner(clients, local, seed, Purpose.ADAPT)
     slots, examples = feed(batches, 0, np.array([client]), 1)
     slot = tree.map(lambda a: a[0], slots)
     key = jax.random.fold_in(jax.random.key(seed), Purpose.ADAPT)
-    return _adapted(model, local.at(0, params), params, examples, slot, key)
+    return _adapted(model, steps, params, examples, slot, key)

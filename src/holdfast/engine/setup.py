@@ -10,9 +10,9 @@ from jax import tree
 from holdfast.client_states.storage import Storage
 from holdfast.cohorts import Cohort, Everyone
 from holdfast.core import hyper
-from holdfast.core.algorithm import Algorithm
+from holdfast.core.algorithm import NOTHING_OWN, Algorithm
 from holdfast.core.keys import Purpose
-from holdfast.core.local import Local
+from holdfast.core.local import Local, steps_at
 from holdfast.core.round import Template, template
 from holdfast.core.rule import Need
 from holdfast.data.clients import Clients, check_finite
@@ -52,6 +52,7 @@ class Setup:
     selection: Selection | None
     template: Template
     opening: Experiment | None  # of the first round, if another method takes it
+    adapt: Local | tuple[Local, ...] | None  # steps from the server's model to what a client uses
 
     def identity(self) -> dict[str, str]:
         """What makes this run this run, in words."""
@@ -67,7 +68,8 @@ class Setup:
                 "seed": str(given.seed),
                 "initial parameters": digest(self.params),
                 "cohort": describe(self.cohort),
-                "evaluation": describe(self.evaluators),
+                "evaluation": describe(self.evaluators)
+                + ("" if self.adapt is None else f" after {describe(self.adapt)}"),
                 "select": str(self.selection is not None),
                 "server": describe(given.server),
             }
@@ -108,7 +110,10 @@ def _checked(given: Experiment) -> Setup:
     if given.algorithm.regroup is not None:
         clients, cohort = given.algorithm.regroup(clients), Everyone()
     cohort = Everyone() if cohort is None else cohort
-    algorithm = hyper.of_population(given.algorithm, clients)
+    # No round depends on how clients adapt, and programs are the same with and without.
+    own = given.local if isinstance(given.local, Local) else tuple(given.local)
+    adapt = own if given.algorithm.adapt is True else given.algorithm.adapt or None
+    algorithm = hyper.of_population(dataclasses.replace(given.algorithm, adapt=False), clients)
     batches = BatchPlanner(clients, given.local, given.seed)
     fits = choose.fits_on_a_device(clients, storage)
     _check_data(given.model, batches, fits)
@@ -125,8 +130,12 @@ def _checked(given: Experiment) -> Setup:
     for local in locals_of(given):
         algorithm.check(params, local, server_local)
     hyper.check_population(algorithm, len(clients), algorithm.name)
+    if adapt is not None:
+        steps_at(adapt, 0, params)  # refuses momentum on leaves that are not there
     for evaluator in evaluators:
         evaluator.check(given.model, params, len(given.clients))
+        if algorithm.regroup is not None and getattr(evaluator, "adapt", None) is not None:
+            raise HoldfastError(f"{algorithm.name}: {NOTHING_OWN}.", about=("evaluate",))
     now = hyper.at_round(algorithm, 0)
     # What a function of a client's examples or a schedule comes to.
     hyper.check_ranges(now, above=("algorithm",))
@@ -155,6 +164,7 @@ def _checked(given: Experiment) -> Setup:
         selection=selection,
         template=begun,
         opening=opening,
+        adapt=adapt,
     )
 
 

@@ -130,13 +130,12 @@ class Run:
         return self.simulation.view(self.state)
 
     def personal(self, client: int) -> Tree:
-        """The model one client would use."""
+        """The model one client would use: what the method deploys there, after local steps if it adapts."""
         return self.view.personal(client)
 
     def adapted(self, client: int, local: Local) -> Tree:
-        """The model one client would use after local steps of its own, as meta-learning does."""
-        view = self.view
-        return view.adapted(view.personal(client), client, local)
+        """The model one client would use after these local steps of its own, instead of the method's."""
+        return self.view.personal(client, local)
 
     def personal_all(self) -> Tree:
         """Every client's own model, along a leading axis; of one without data, the server's."""

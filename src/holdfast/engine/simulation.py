@@ -13,10 +13,11 @@ from jax import tree
 from holdfast.client_states.states import ClientStates
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
-from holdfast.core.keys import round_key
+from holdfast.core.keys import Purpose, round_key
 from holdfast.core.local import Local, steps_at
 from holdfast.core.round import RoundInputs
 from holdfast.engine import choose, personal, weights
+from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.compiled import CompileTime
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.plan import RoundPlan, RoundPlanner, draw
@@ -60,6 +61,7 @@ class Simulation:
             choose.has_tiny_steps(setup.params, setup.batches),
         )
         self.preparer = Preparer(setup, self.feed)
+        self._adapting: tuple[Local, BatchPlanner] | None = None
         self.server = None
         if experiment.server is not None:
             mean_size = setup.batches.mean_size
@@ -193,8 +195,8 @@ class Simulation:
             weights=self._weights,
             votes=self._votes,
             weights_of=self._weights_of,
-            personal=lambda client: self._personal(now, state, client),
-            adapted=self.adapted,
+            personal=lambda client, adapt=setup.adapt: self._personal(now, state, client, adapt),
+            adapted=lambda params, client, local: self._adapted(t, params, client, local),
             coming_cohort=lambda: self.planner(t).clients,
             data_of=lambda clients: self.feed(setup.batches, t, clients, 1),
             server_data=lambda: self._server_data(t),
@@ -231,16 +233,28 @@ class Simulation:
             rows = np.arange(server.size) if few is None else self.server.gradient_rows(t)
         return ServerData(server.objective, self.server.examples, rows)
 
-    def _personal(self, now: Algorithm, state: RunState, client: int) -> Tree:
+    def _personal(self, now: Algorithm, state: RunState, client: int, adapt: Local | None) -> Tree:
         """The model one client would use; `now` is the algorithm with the state's round's numbers."""
         mine = self.preparer.state_of(state.client_states, client).rule
         server = state.server.rule
-        return personal.compiled_deployed_model(now, state.params, server, mine, client)
+        found = personal.compiled_deployed_model(now, state.params, server, mine, client)
+        return found if adapt is None else self._adapted(state.round, found, client, adapt)
 
-    def adapted(self, params: Tree, client: int, local: Local) -> Tree:
-        """A model after a client's own local steps on its training data, outside any round."""
+    def _adapted(self, t: int, params: Tree, client: int, local: Local) -> Tree:
+        """A model after a client's own local steps on its training data, outside any round; as it is
+        without data. A step size that changes over rounds is that of the coming one."""
+        if self.setup.clients.sizes[client] == 0:
+            return params
         model, seed = self.experiment.model, self.experiment.seed
-        return personal.adapted(model, self.setup.clients, self.feed, seed, params, client, local)
+        steps, batches = local.at(t, params), self._batches_to_adapt(local)
+        return personal.adapted(model, steps, self.feed, batches, seed, params, client)
+
+    def _batches_to_adapt(self, local: Local) -> BatchPlanner:
+        # One planner for all clients of an evaluation: it knows all their sizes.
+        if self._adapting is None or self._adapting[0] is not local:
+            seed = self.experiment.seed
+            self._adapting = local, BatchPlanner(self.setup.clients, local, seed, Purpose.ADAPT)
+        return self._adapting[1]
 
     def _evaluate(self, state: RunState) -> dict[str, Any]:
         due = [e for e in self.setup.evaluators if state.round % e.every == 0]

@@ -217,13 +217,12 @@ class Personal:
         # After pooling, everybody shares one client's model.
         who = client if len(view.state.client_states) > 1 else 0
         if self.latest:
-            params = view.latest(who)
+            latest = view.latest(who)
+            return latest if self.adapt is None else view.adapted(latest, who, self.adapt)
         # Without data there is nothing of its own.
-        elif view.weights[who] == 0:
-            params = view.state.params
-        else:
-            params = view.personal(who)
-        return params if self.adapt is None else view.adapted(params, who, self.adapt)
+        if view.weights[who] == 0:
+            return view.state.params
+        return view.personal(who) if self.adapt is None else view.personal(who, self.adapt)
 
 
 def _named(name: str, found: dict[str, float]) -> dict[str, float]:
@@ -305,7 +304,7 @@ def personal(
         latest: the model each client trained last, instead of the one the method would deploy there
             (which is the server's model unless the method is a personal one).
         adapt: local steps that each client takes from that model on its own training data before it
-            is measured, as meta-learning does.
+            is measured; those of the method unless given, if it adapts (`reptile`, `fomaml`).
         name: goes before the names of what is measured.
     """
     return Personal(examples, _every(every), latest, adapt, name)

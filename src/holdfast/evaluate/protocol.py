@@ -44,9 +44,10 @@ class EvaluationView(NamedTuple):
     votes: Callable[[np.ndarray], np.ndarray]
     # Of these clients in the mean of their deltas, if they are the cohort.
     weights_of: Callable[[np.ndarray], np.ndarray]
-    # The model a client would use.
-    personal: Callable[[int], Tree]
-    # A model after a client's own local steps on its training data.
+    # The model a client would use: `personal(client)`. With `personal(client, local)` after these
+    # local steps of its own, in place of those that the method takes; with None after none.
+    personal: Callable[..., Tree]
+    # Any model after a client's own local steps on its training data.
     adapted: Callable[[Tree, int, Local], Tree]
     # The clients of the coming round, -1 where a slot is empty.
     coming_cohort: Callable[[], np.ndarray]
