@@ -57,6 +57,11 @@ LISTS = {
         "losing the optimum. What the ledger counts is the code.",
         ["wire", "compressor"],
     ),
+    "evaluators": (
+        "Evaluators",
+        "What is measured besides the server's model on the test set, for `[[evaluate.also]]`.",
+        ["evaluator"],
+    ),
     "solvers": (
         "Solvers and optimisers",
         "How clients find their own optimum, and optimisers for local steps and the server's step.",

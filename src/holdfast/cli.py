@@ -250,6 +250,9 @@ def _describe(study: "Study") -> None:
     names = ", ".join(dict.fromkeys(m.of for m in study.methods))
     seeds = f"{len(study.seeds)} seed{'s' * (len(study.seeds) > 1)}"
     lines.add_row("methods", f"{names}; {study.rounds} rounds, {seeds} each")
+    for steps in dict.fromkeys(m.adapt for m in study.methods if m.adapt):
+        who = ", ".join(m.label for m in study.methods if m.adapt == steps)
+        lines.add_row("adapt", f"{who}: clients' own models after {steps} on their data")
     swept = [m for m in study.methods if m.swept.values]
     if swept:
         for of in dict.fromkeys(m.of for m in swept):

@@ -96,7 +96,7 @@ def test_a_client_without_data_and_pooled_clients_adapt_to_nothing():
     run = hf.simulate(hf.algorithms.reptile(), model, clients, hf.Local(0.1), rounds=1)
     assert same_bits(run.personal(1), run.params)
     assert not same_bits(run.personal(0), run.params)
-    with pytest.raises(hf.HoldfastError, match="centralised: .* no client has data of its own"):
+    with pytest.raises(hf.HoldfastError, match=r"centralised: .* no client has data of its own"):
         dataclasses.replace(hf.algorithms.centralised(), adapt=True)
     adapting = hf.evaluate.personal(clients, adapt=hf.Local(0.1))
     with pytest.raises(hf.HoldfastError, match="no client has data of its own"):

@@ -8,9 +8,8 @@ import jax
 import numpy as np
 from jax import tree
 
-from holdfast import evaluate
 from holdfast.client_states.storage import Storage
-from holdfast.config import schema, sweep
+from holdfast.config import evaluation, schema, sweep
 from holdfast.config.file import ExperimentFile, KeyPath
 from holdfast.config.making import located, make, make_local, make_plain, named, over
 from holdfast.config.population import load_dataset, make_model, population
@@ -23,7 +22,8 @@ from holdfast.engine.compiled import CompiledEngine
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.server import Server
 from holdfast.engine.setup import checked
-from holdfast.errors import About, HoldfastError, did_you_mean
+from holdfast.errors import About, HoldfastError
+from holdfast.evaluate.evaluators import Personal
 from holdfast.metrics import greater_is_better
 from holdfast.metrics.metric import check_target
 from holdfast.models import Model
@@ -51,6 +51,18 @@ class Method:
     def server(self) -> Server | None:
         """What the server has of its own, and how it trains in this method."""
         return self.at_server.server
+
+    @property
+    def adapt(self) -> str:
+        """The local steps after which clients use a model, in words; empty without."""
+        local = self.local if self.algorithm.adapt is True else self.algorithm.adapt
+        if not local:
+            return ""
+        count = local.epochs or 1 if local.steps is None else local.steps
+        unit = "epoch" if local.steps is None else "step"
+        rate = local.learning_rate
+        size = f" of {rate:g}" if isinstance(rate, int | float) else ""
+        return f"{count} {unit}{'s' * (count > 1)}{size}"
 
     @property
     def folder(self) -> str:
@@ -96,6 +108,11 @@ class Study:
         return str(given if isinstance(given, str) else given["name"])
 
     @property
+    def measures_clients(self) -> bool:
+        """Whether every client's own model is measured as training goes on."""
+        return any(isinstance(e, Personal) and not e.name for e in self.evaluators)
+
+    @property
     def has_labels(self) -> bool:
         """Whether examples belong to classes, by which a split can be shown."""
         labels = np.asarray(self.clients.examples.y)
@@ -135,6 +152,8 @@ def sections(file: ExperimentFile) -> FileSchema:
     found: Any = schema.check(file, (), FileSchema, file.values)
     for kind in ("data", "partition", "model", "cohort"):
         named(file, (kind,), kind, getattr(found, kind))
+    for number, table in enumerate(found.evaluate.also):
+        named(file, ("evaluate", "also", number), "evaluator", table)
     for swept in sweep.swept_methods(file, found.sweep, found.algorithm):
         named(swept.file, swept.at, "algorithm", swept.table)
     return found
@@ -160,7 +179,9 @@ def study(file: ExperimentFile) -> Study:
         tests=tests,
         model=model,
         cohort=make(file, ("cohort",), "cohort", given.cohort),
-        evaluators=_evaluators(given.evaluate, dataset, clients, tests),
+        evaluators=evaluation.evaluators(
+            file, given.evaluate, dataset, clients, tests, model, [m.algorithm for m in methods]
+        ),
         select=given.select,
         checkpoint_every=given.checkpoint.every,
         checkpoint_keep=given.checkpoint.keep,
@@ -168,12 +189,7 @@ def study(file: ExperimentFile) -> Study:
         storage=_section(file, "storage", Storage, given.storage),
         methods=methods,
     )
-    if given.evaluate.every > made.rounds:
-        raise file.error(
-            ("evaluate", "every"),
-            f"`every` is {given.evaluate.every} with {made.rounds} rounds, so nothing would be "
-            f"measured; give at most {made.rounds}.",
-        )
+    _check_due(file, given)
     evaluations = made.rounds // given.evaluate.every
     if made.window > evaluations:
         raise file.error(
@@ -181,13 +197,32 @@ def study(file: ExperimentFile) -> Study:
             f"`window` is {made.window}, and {made.rounds} rounds have {evaluations} evaluations, so no "
             f"mean of {made.window} would be there; give at most {evaluations}.",
         )
-    metric = _metric(file, given.metric, _try_out(made))
+    measured = _try_out(made)
+    asked = given.metric
+    if asked is None and any(m.algorithm.adapt for m in methods) and made.measures_clients:
+        # What a method deploys is what it is judged by.
+        asked = f"personal_{'accuracy' if 'accuracy' in measured else 'loss'}"
+    metric = evaluation.metric(file, asked, measured, made.evaluators)
     if made.target is not None:
         with located(file, ("metric",)):
             greater_is_better(metric, model.greater_is_better)
         with located(file, ()):
             check_target(metric, made.target, model.greater_is_better)
     return dataclasses.replace(made, metric=metric)
+
+
+def _check_due(file: ExperimentFile, given: FileSchema) -> None:
+    """Refuse evaluations that no round is due for."""
+    places: list[tuple[KeyPath, int]] = [(("evaluate", "every"), given.evaluate.every)]
+    for number, table in enumerate(given.evaluate.also):
+        places.append((("evaluate", "also", number, "every"), table.get("every", 1)))
+    for at, every in places:
+        if every > given.rounds:
+            raise file.error(
+                at,
+                f"`every` is {every} with {given.rounds} rounds, so nothing would be measured; give at "
+                f"most {given.rounds}.",
+            )
 
 
 def _section(file: ExperimentFile, name: str, make: Any, given: Any) -> Any:
@@ -249,6 +284,7 @@ def _method(swept: sweep.SweptMethod, server_data: Any, repeated: bool) -> Metho
     algorithm = _algorithm(swept)
     own = table.get("local") or {}
     where = (*at, "local") if own else ("local",)
+    algorithm = _adapting(swept, algorithm, over(swept.local, own))
     of = table.get("label") or _label(swept.unswept, repeated)
     return Method(
         label=f"{of} {label(swept.values)}" if swept.values else of,
@@ -260,9 +296,22 @@ def _method(swept: sweep.SweptMethod, server_data: Any, repeated: bool) -> Metho
     )
 
 
+def _adapting(swept: sweep.SweptMethod, algorithm: Algorithm, local: dict[str, Any]) -> Algorithm:
+    """With local steps before a client uses a model, if the file has something to say on that."""
+    file, at = swept.file, swept.at
+    where: KeyPath = (*at, "adapt") if "adapt" in swept.table else ("evaluate", "adapt")
+    wanted = swept.table.get("adapt", file.values.get("evaluate", {}).get("adapt"))
+    if wanted is None:
+        return algorithm
+    if isinstance(wanted, dict):  # what it does not say is as in training
+        wanted = make_local(file, where, over(local, wanted))
+    with located(file, where[:-1]):
+        return dataclasses.replace(algorithm, adapt=wanted)
+
+
 def _label(table: dict[str, Any], repeated: bool) -> str:
     name = str(table["name"]).rpartition(":")[2]
-    settings = {n: v for n, v in table.items() if n not in ("name", "local", "server")}
+    settings = {n: v for n, v in table.items() if n not in ("name", "local", "server", "adapt")}
     if not repeated or not settings:
         return name
     return f"{name} " + " ".join(f"{n}={_brief(v)}" for n, v in settings.items())
@@ -270,27 +319,6 @@ def _label(table: dict[str, Any], repeated: bool) -> str:
 
 def _brief(value: Any) -> str:
     return "-".join(map(str, value.values())) if isinstance(value, dict) else str(value)
-
-
-def _evaluators(
-    section: Any, dataset: Dataset, clients: Clients, tests: Clients
-) -> tuple[Any, ...]:
-    every = section.every
-    chosen: list[Any] = [evaluate.on(dataset.test, every)]
-    if section.average:
-        chosen.append(evaluate.client_average(dataset.test, every))
-    if section.active:
-        chosen.append(evaluate.active_average(dataset.test, every))
-    if section.train:  # a copy of the data, made only if it is asked for
-        everything = tree.map(lambda a: np.asarray(a)[clients.order], clients.examples)
-        chosen.append(evaluate.on(everything, every, name="train"))
-        if section.average:
-            chosen.append(evaluate.client_average(everything, every, name="train"))
-        if section.active:
-            chosen.append(evaluate.active_average(everything, every, name="train"))
-    if section.personal:
-        chosen.append(evaluate.personal(tests, every))
-    return tuple(chosen)
 
 
 def _try_out(made: Study) -> list[str]:
@@ -328,26 +356,3 @@ def _has(table: Any, at: KeyPath) -> bool:
             return False
         table = table[key]
     return True
-
-
-_PREFIXES = {
-    ("train",): "train_",
-    ("average",): "average_",
-    ("train", "average"): "train_average_",
-    ("active",): "active_",
-    ("train", "active"): "train_active_",
-    ("personal",): "personal_",
-}
-
-
-def _metric(file: ExperimentFile, asked: str | None, measured: list[str]) -> str:
-    if asked is None:
-        return "accuracy" if "accuracy" in measured else "loss"
-    section = file.values.get("evaluate", {})
-    names = list(measured)
-    for switches, prefix in _PREFIXES.items():
-        if all(section.get(switch) for switch in switches):
-            names += [prefix + name for name in measured]
-    if asked not in names:
-        raise file.error(("metric",), f"`{asked}` is not measured; {did_you_mean(asked, names)}")
-    return asked

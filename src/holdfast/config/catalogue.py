@@ -13,7 +13,17 @@ from typing import Any
 
 import optax
 
-from holdfast import algorithms, cohorts, data, models, schedules, solvers, wires
+from holdfast import (
+    algorithms,
+    cohorts,
+    data,
+    diagnose,
+    evaluate,
+    models,
+    schedules,
+    solvers,
+    wires,
+)
 from holdfast.data import partition
 from holdfast.errors import HoldfastError, did_you_mean
 
@@ -33,6 +43,13 @@ def _returning(module: Any, result: str) -> dict[str, Callable[..., Any]]:
     return {n: f for n, f in found.items() if _result(f) == result}
 
 
+def _measuring(*modules: Any) -> dict[str, Callable[..., Any]]:
+    """Functions that make an evaluator: those that ask every how many rounds."""
+    found = {n: getattr(module, n) for module in modules for n in module.__all__}
+    functions = {n: f for n, f in found.items() if inspect.isfunction(f)}
+    return {n: f for n, f in functions.items() if "every" in inspect.signature(f).parameters}
+
+
 def _result(function: Any) -> str:
     return str(getattr(inspect.signature(function).return_annotation, "__name__", ""))
 
@@ -48,6 +65,7 @@ KINDS: dict[str, dict[str, Callable[..., Any]]] = {
     "compressor": _of(wires, "RandK", "TopK", "Quantise", "Natural", "Sign", "Cast"),
     "solver": _of(solvers, "GradientDescent", "LineSearch", "LBFGS"),
     "loss": _of(models, "spreadout"),
+    "evaluator": _measuring(evaluate, diagnose),
     "optimizer": _of(optax, "sgd", "adam", "adamw", "yogi", "adagrad", "rmsprop", "lion"),
 }
 TITLES = {
@@ -61,6 +79,7 @@ TITLES = {
     "compressor": "Compressors",
     "solver": "Solvers for local optima",
     "loss": "Losses at the server",
+    "evaluator": "What is measured",
     "optimizer": "Optimisers (optax)",
 }
 
@@ -135,7 +154,10 @@ class Page:
             str(p.replace(annotation=inspect.Parameter.empty))
             for p in inspect.signature(function).parameters.values()
         )
-        return f"{_MODULES.get(self.kind, f'hf.{self.kind}s')}.{self.name}({arguments})"
+        home = _MODULES.get(self.kind, f"hf.{self.kind}s")
+        if self.kind == "evaluator":
+            home = f"hf.{function.__module__.split('.')[1]}"
+        return f"{home}.{self.name}({arguments})"
 
 
 _HEADINGS = ("Travels", "Args", "Reduces to", "Example", "Reference")

@@ -31,6 +31,7 @@ _LOCATIONS = {
     "optimizer": "optimizer = ",
     "schedule": "learning_rate = ",
     "loss": "loss = ",
+    "evaluator": "[[evaluate.also]]",
 }
 # What to show for an argument that must be given, where a bare number would not do.
 _VALUES = {
@@ -54,10 +55,11 @@ def entry(kind: str, name: str) -> str:
     """How an experiment file asks for a name, with the arguments it must have."""
     function = catalogue.KINDS[kind][name]
     types_of = schema.hints(function)
+    known = schema.supplied(function) if kind == "evaluator" else {}
     required = {
         n: _value(kind, n, types_of[n])
         for n, p in catalogue.settings(function).items()
-        if p.default is p.empty and n not in schema.FROM_DATA
+        if p.default is p.empty and n not in schema.FROM_DATA and n not in known
     }
     if kind == "optimizer":
         required.pop("learning_rate", None)  # that of [local]

@@ -28,7 +28,9 @@ def make(
     """
     function, checked = named(file, at, kind, table)
     wanted, hints = catalogue.settings(function), schema.hints(function)
-    given = {n: v for n, v in checked.model_dump(exclude_unset=True).items() if n in wanted}
+    # The key `name` names the function; what a function calls so, if it does, is known otherwise.
+    told = checked.model_dump(exclude_unset=True, exclude={"name"})
+    given = {n: v for n, v in told.items() if n in wanted}
     for name, value in (known or {}).items():
         if name in wanted and value is not None:
             given.setdefault(name, value)
@@ -39,7 +41,10 @@ def make(
     ]
     if missing:
         raise file.error(at, f"`{missing[0]}` is missing in [{at[0]}]; add {missing[0]} = ...")
-    arguments = {n: convert(file, (*at, n), hints[n], v) for n, v in given.items()}
+    # What is known is no text of the file, but the thing itself.
+    arguments = {
+        n: convert(file, (*at, n), hints[n], v) if n in told else v for n, v in given.items()
+    }
     with located(file, at):
         if by_step_size:
             return functools.partial(function, **arguments) if arguments else function
@@ -87,6 +92,8 @@ def convert(file: ExperimentFile, at: KeyPath, hint: Any, value: Any) -> Any:
     kind = schema.nested(hint)
     if kind:
         return make(file, at, kind, value, by_step_size=schema.makes_optimizer(hint))
+    if schema.is_local(hint) and isinstance(value, dict):
+        return make_local(file, at, value)
     if schema.is_mask(hint):
         return Begins(tuple(value))
     if schema.is_hyper(hint):

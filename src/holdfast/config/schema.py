@@ -17,7 +17,9 @@ from holdfast.config.catalogue import settings
 from holdfast.config.file import ExperimentFile, ExperimentFileError, KeyPath
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.hyper import Hyper
+from holdfast.core.local import Local
 from holdfast.core.wire import Wire
+from holdfast.data.clients import Clients
 from holdfast.errors import HoldfastError, right_name
 from holdfast.solvers import Solver
 from holdfast.wires import Compressor
@@ -96,6 +98,25 @@ FROM_DATA = ("classes", "vocabulary")  # known from the data set unless given
 _SECTION = ConfigDict(extra="forbid")
 
 
+def _adapt(value: Any) -> Any:
+    """Local steps that clients take before they use a model: a switch, or what differs from [local]."""
+    if isinstance(value, bool | dict):
+        return value
+    raise ValueError("expected true, false, or local steps such as { steps = 5 }")
+
+
+Adapt = Annotated[Any, pydantic.BeforeValidator(_adapt)]
+
+
+class NamedTestSet(BaseModel):
+    """Another data set to measure the server's model on."""
+
+    model_config = _SECTION
+    name: StrictStr  # stands before what is measured on it
+    data: Table
+    part: typing.Literal["test", "train"] = "test"
+
+
 class Evaluate(BaseModel):
     """What is measured, besides the server's model on the test set."""
 
@@ -104,7 +125,10 @@ class Evaluate(BaseModel):
     train: StrictBool = False  # the server's model on all clients' training data
     average: StrictBool = False  # the average of every client's latest model, as FedDyn reports
     active: StrictBool = False  # the average of the models of the round's clients
-    personal: StrictBool = False  # every client's own model on test data like its own
+    personal: StrictBool | None = None  # every client's own model on test data like its own
+    adapt: Adapt | None = None  # clients' own models are taken after local steps, of every method
+    test: list[NamedTestSet] = []
+    also: list[Table] = []  # any evaluator by its name
 
 
 class Checkpoints(BaseModel):
@@ -190,6 +214,7 @@ class AlsoAlgorithm(BaseModel):
     local: dict[str, Any] | None = None
     server: OwnServer | None = None
     adaptive_clip: dict[str, Any] | None = None
+    adapt: Adapt | None = None  # clients' own models are taken after local steps
 
 
 class AlsoData(BaseModel):
@@ -214,7 +239,15 @@ class AlsoModel(BaseModel):
     augment: Augment | None = None
 
 
+class AlsoEvaluator(BaseModel):
+    """What an entry of `[[evaluate.also]]` may have besides the arguments of its evaluator."""
+
+    on: StrictStr | None = None  # test, train, or the name of a test set
+    label: StrictStr | None = None  # stands before the names of what is measured
+
+
 ALSO: dict[str, type[BaseModel]] = {
+    "evaluator": AlsoEvaluator,
     "algorithm": AlsoAlgorithm,
     "data": AlsoData,
     "partition": AlsoPartition,
@@ -254,6 +287,22 @@ def nested(hint: Any) -> str | None:
     return next((NESTED[k] for k in NESTED if any(issubclass(c, k) for c in classes)), None)
 
 
+def is_local(hint: Any) -> bool:
+    """Whether local steps are wanted, which are a table like [local]."""
+    return Local in options(hint)
+
+
+def supplied(evaluator: Callable[..., Any]) -> dict[str, str]:
+    """Arguments of an evaluator that the experiment has, and what they are."""
+    known = {"examples": (Any, "examples"), "name": (str, "prefix")}
+    found = {}
+    for name, hint in hints(evaluator).items():
+        wanted, what = known.get(name, (Clients, "clients"))
+        if hint is wanted or (name == "examples" and hint is Hyper):
+            found[name] = what
+    return found
+
+
 def makes_optimizer(hint: Any) -> bool:
     """Whether a function from a step size to an optimiser is wanted, not the optimiser itself."""
     return any(_is_function(h, None, optax.GradientTransformation) for h in options(hint))
@@ -277,7 +326,10 @@ def arguments(function: Callable[..., Any], also: type[BaseModel] | None = None)
     """A schema of a function's arguments, from its signature."""
     types_of = hints(function)
     fields: dict[str, Any] = {"name": (StrictStr, ...)}
+    known = supplied(function) if also is AlsoEvaluator else {}
     for name, parameter in settings(function).items():
+        if name in known:
+            continue
         required = parameter.default is parameter.empty and name not in FROM_DATA
         required = required and types_of[name] is not OPTAX  # `make` knows who gives it
         kind = _kind(types_of[name])
@@ -302,6 +354,8 @@ def _kind(hint: Any) -> Any:
     """What a file may give for a type; None if it is nothing that a file can write."""
     if nested(hint):
         return Table
+    if is_local(hint):
+        return dict[str, Any]
     if is_mask(hint):
         return Prefixes
     if hint is OPTAX:

@@ -2,5 +2,6 @@
 
 from holdfast.diagnose.curvature import Curvature, curvature
 from holdfast.diagnose.dissimilarity import dissimilarity
+from holdfast.diagnose.tracking import track_curvature
 
-__all__ = ["Curvature", "curvature", "dissimilarity"]
+__all__ = ["Curvature", "curvature", "dissimilarity", "track_curvature"]

@@ -10,7 +10,7 @@ from jax import tree
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.keys import Purpose
-from holdfast.core.local import Steps
+from holdfast.core.local import Steps, StepsPerPopulation
 from holdfast.core.round import ClientState, Shared, Slot, client_round, pretended_server
 from holdfast.core.rule import ClientView, addressed
 from holdfast.engine.batches import BatchPlanner
@@ -34,7 +34,12 @@ compiled_deployed_model = jax.jit(deployed_model)
 
 
 def _local_steps(
-    model: Model, steps: Steps, params: Tree, examples: Tree, slot: Slot, key: jax.Array
+    model: Model,
+    steps: Steps | StepsPerPopulation,
+    params: Tree,
+    examples: Tree,
+    slot: Slot,
+    key: jax.Array,
 ) -> Tree:
     plain = Algorithm()
     shared = Shared(model, plain, steps, params, (), examples, key)
@@ -47,7 +52,7 @@ _adapted = jax.jit(_local_steps, static_argnames="model")
 
 def adapted(
     model: Model,
-    steps: Steps,
+    steps: Steps | StepsPerPopulation,
     feed: Feed,
     batches: BatchPlanner,
     seed: int,

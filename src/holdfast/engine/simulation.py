@@ -32,6 +32,9 @@ from holdfast.record.ledger import Entry, Ledger
 from holdfast.record.state import RunState
 from holdfast.trees import Tree, describe_shapes, float_type, nbytes, signature
 
+# Local steps of all clients, or of each population's.
+Adapt = Local | tuple[Local, ...]
+
 
 class Simulation:
     """An experiment that runs: `advance` goes from one state to the next.
@@ -61,7 +64,7 @@ class Simulation:
             choose.has_tiny_steps(setup.params, setup.batches),
         )
         self.preparer = Preparer(setup, self.feed)
-        self._adapting: tuple[Local, BatchPlanner] | None = None
+        self._adapting: tuple[Adapt, BatchPlanner] | None = None
         self.server = None
         if experiment.server is not None:
             mean_size = setup.batches.mean_size
@@ -233,23 +236,23 @@ class Simulation:
             rows = np.arange(server.size) if few is None else self.server.gradient_rows(t)
         return ServerData(server.objective, self.server.examples, rows)
 
-    def _personal(self, now: Algorithm, state: RunState, client: int, adapt: Local | None) -> Tree:
+    def _personal(self, now: Algorithm, state: RunState, client: int, adapt: Adapt | None) -> Tree:
         """The model one client would use; `now` is the algorithm with the state's round's numbers."""
         mine = self.preparer.state_of(state.client_states, client).rule
         server = state.server.rule
         found = personal.compiled_deployed_model(now, state.params, server, mine, client)
         return found if adapt is None else self._adapted(state.round, found, client, adapt)
 
-    def _adapted(self, t: int, params: Tree, client: int, local: Local) -> Tree:
+    def _adapted(self, t: int, params: Tree, client: int, local: Adapt) -> Tree:
         """A model after a client's own local steps on its training data, outside any round; as it is
         without data. A step size that changes over rounds is that of the coming one."""
         if self.setup.clients.sizes[client] == 0:
             return params
         model, seed = self.experiment.model, self.experiment.seed
-        steps, batches = local.at(t, params), self._batches_to_adapt(local)
+        steps, batches = steps_at(local, t, params), self._batches_to_adapt(local)
         return personal.adapted(model, steps, self.feed, batches, seed, params, client)
 
-    def _batches_to_adapt(self, local: Local) -> BatchPlanner:
+    def _batches_to_adapt(self, local: Adapt) -> BatchPlanner:
         # One planner for all clients of an evaluation: it knows all their sizes.
         if self._adapting is None or self._adapting[0] is not local:
             seed = self.experiment.seed

@@ -87,6 +87,10 @@ class ServerModel:
     def check(self, model: Model, params: Tree, clients: int) -> None:
         _check_examples(self.examples, model, params)
 
+    def columns(self, measured: list[str]) -> list[str]:
+        """What it writes, from the names of the model's metrics."""
+        return _all_named(self.name, measured)
+
     def __call__(self, view: EvaluationView) -> dict[str, float]:
         return _named(self.name, measure(view.model, view.state.params, self.examples))
 
@@ -102,6 +106,10 @@ class ClientAverage:
 
     def check(self, model: Model, params: Tree, clients: int) -> None:
         _check_examples(self.examples, model, params)
+
+    def columns(self, measured: list[str]) -> list[str]:
+        """What it writes, from the names of the model's metrics."""
+        return _all_named(self.name, [f"average_{name}" for name in measured])
 
     def __call__(self, view: EvaluationView) -> dict[str, float]:
         found = measure(view.model, average_of_clients(view), self.examples)
@@ -132,6 +140,10 @@ class ActiveAverage:
 
     def check(self, model: Model, params: Tree, clients: int) -> None:
         _check_examples(self.examples, model, params)
+
+    def columns(self, measured: list[str]) -> list[str]:
+        """What it writes, from the names of the model's metrics."""
+        return _all_named(self.name, [f"active_{name}" for name in measured])
 
     def __call__(self, view: EvaluationView) -> dict[str, float]:
         average = average_of_active(view)
@@ -188,6 +200,11 @@ class Personal:
         for name in names:
             greater_is_better(name, model.greater_is_better)
 
+    def columns(self, measured: list[str]) -> list[str]:
+        """What it writes, from the names of the model's metrics."""
+        names = [f"personal_{name}{end}" for name in measured for end in ("", "_worst_tenth")]
+        return _all_named(self.name, names)
+
     def __call__(self, view: EvaluationView) -> dict[str, float]:
         found = list(self.each(view).values())
         out = {}
@@ -227,6 +244,10 @@ class Personal:
 
 def _named(name: str, found: dict[str, float]) -> dict[str, float]:
     return {f"{name}_{key}": value for key, value in found.items()} if name else found
+
+
+def _all_named(name: str, columns: list[str]) -> list[str]:
+    return list(_named(name, dict.fromkeys(columns, 0.0)))
 
 
 def _every(every: int) -> int:

@@ -122,8 +122,26 @@ def notes(results: Results, against: MethodResult) -> Iterator[str]:
             yield (
                 f"By the mean of 10 evaluations (--window 10) the order is another: {told} rounds."
             )
+    yield from _adapting(results)
     if any(m.rise_time(results.metric, results.window).reached for m in results.methods):
         yield "Rise: rounds to 90 % of the method's own final value."
+
+
+def _adapting(results: Results) -> Iterator[str]:
+    """Who is judged by models that clients have adapted, and who is not although they would."""
+    told: dict[str, list[str]] = {}
+    for method in results.methods:
+        if method.adapt:
+            told.setdefault(method.adapt, []).append(method.label)
+    judged = "personal_" in results.metric
+    for steps, labels in told.items():
+        who = ", ".join(labels)
+        yield (
+            f"{who}: clients' own models are taken after {steps} on their own data."
+            if judged
+            else f"{who}: {results.metric} is of the server's model; what clients use is that after "
+            f"{steps} on their own data (personal_{results.metric})."
+        )
 
 
 def records(results: Results, baseline: str | None = None) -> list[dict[str, Any]]:
@@ -145,6 +163,7 @@ def records(results: Results, baseline: str | None = None) -> list[dict[str, Any
             "metric": metric,
             "target": target,
             "window": window,
+            "adapt": method.adapt,
             "seeds": len(method.histories),
         }
         for name, spread in figures.items():

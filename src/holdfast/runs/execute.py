@@ -40,6 +40,7 @@ def create(study: Study, out: Path | None) -> RunFolder:
         {m.label: {"of": m.of, "values": m.swept.values} for m in study.methods if m.swept.values},
         study.model.greater_is_better,
         study.window,
+        {m.label: m.adapt for m in study.methods if m.adapt},
     )
     return RunFolder.create(path, study.file.as_used(), _split(study), methods)
 

@@ -199,14 +199,17 @@ def description(
     points: Mapping[str, Mapping[str, Any]] | None = None,
     greater_is_better: Declared = (),
     window: int = 1,
+    adapt: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Labels and folders of methods, of what sweep they are a point, and by what they are compared.
+    """Labels and folders of methods, of what sweep they are a point, after which local steps clients use
+    their models if they adapt, and by what methods are compared.
 
     Directions of metrics are written only where some are declared; older folders have none.
     """
-    swept = points or {}
+    more = {"point": points or {}, "adapt": adapt or {}}
     listed = [
-        {"label": label, "folder": folder, **({"point": swept[label]} if label in swept else {})}
+        {"label": label, "folder": folder}
+        | {key: known[label] for key, known in more.items() if label in known}
         for label, folder in methods
     ]
     about = {"methods": listed, "target": target, "metric": metric, "window": window}

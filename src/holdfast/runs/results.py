@@ -28,6 +28,7 @@ class MethodResult:
     failed: bool = False  # a seed diverged
     of: str = ""  # of a point of a sweep: the method without its values
     swept: dict[str, Any] = dataclasses.field(default_factory=dict)  # and these values
+    adapt: str = ""  # the local steps after which clients use their models, in words
 
     @property
     def rounds(self) -> int:
@@ -201,6 +202,7 @@ def load(
                 label = f"{label} ({folder.path.name})"
             found = _method(folder, label, method["folder"], directions)
             if found:
+                found = dataclasses.replace(found, adapt=method.get("adapt", ""))
                 methods.append(_as_point(found, method.get("point"), folder, len(folders) > 1))
     if not methods:
         raise HoldfastError(

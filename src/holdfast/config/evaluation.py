@@ -1,0 +1,162 @@
+"""What is measured: test sets and evaluators that a file names, and the columns they write."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import tree
+
+from holdfast import evaluate
+from holdfast.config import catalogue, schema
+from holdfast.config.file import ExperimentFile, KeyPath
+from holdfast.config.making import located, make
+from holdfast.config.population import load_dataset
+from holdfast.core.algorithm import Algorithm
+from holdfast.data import Clients, Dataset
+from holdfast.data.held_out import matched_test
+from holdfast.errors import did_you_mean
+from holdfast.models import Model
+from holdfast.trees import Tree
+
+
+class EvaluationSets:
+    """Data to measure on, by name: `test`, `train`, and every `[[evaluate.test]]`."""
+
+    def __init__(
+        self,
+        file: ExperimentFile,
+        section: schema.Evaluate,
+        dataset: Dataset,
+        clients: Clients,
+        tests: Clients,
+    ) -> None:
+        self._file, self._dataset, self._clients, self._tests = file, dataset, clients, tests
+        self.own: dict[str, Any] = {}
+        for number, given in enumerate(section.test):
+            at: KeyPath = ("evaluate", "test", number)
+            if not re.fullmatch(r"\w+", given.name) or given.name in ("test", "train", *self.own):
+                raise file.error(
+                    (*at, "name"),
+                    f'`name` is "{given.name}" in [[evaluate.test]]; give each a word of its own, '
+                    f"which stands before what is measured on it.",
+                )
+            found = load_dataset(file, (*at, "data"), given.data)
+            self.own[given.name] = getattr(found, given.part)
+
+    def examples(self, at: KeyPath, name: str) -> Tree:
+        """One data set."""
+        if name == "test":
+            return self._dataset.test
+        if name == "train":  # a copy of the data, made only if it is asked for
+            order = self._clients.order
+            return tree.map(lambda a: np.asarray(a)[order], self._clients.examples)
+        if name in self.own:
+            return self.own[name]
+        known = did_you_mean(name, ["test", "train", *self.own])
+        raise self._file.error((*at, "on"), f"no test set is called `{name}`; {known}")
+
+    def of_clients(self, at: KeyPath, name: str) -> Clients:
+        """The same as every client's own part of it."""
+        if name == "test":
+            return self._tests
+        if name == "train":
+            return self._clients
+        return matched_test(self.examples(at, name), self._clients)
+
+
+def evaluators(
+    file: ExperimentFile,
+    section: schema.Evaluate,
+    dataset: Dataset,
+    clients: Clients,
+    tests: Clients,
+    model: Model,
+    algorithms: Sequence[Algorithm],
+) -> tuple[Any, ...]:
+    """Everything that is measured in a run, checked against the model with the line it stands on."""
+    every, sets = section.every, EvaluationSets(file, section, dataset, clients, tests)
+    names = ["test", *(["train"] if section.train else []), *sets.own]
+    chosen: list[Any] = []
+    for name in names:
+        examples, prefix = sets.examples((), name), "" if name == "test" else name
+        chosen.append(evaluate.on(examples, every, name=prefix))
+        if name in sets.own:
+            number = list(sets.own).index(name)
+            _check(file, ("evaluate", "test", number), chosen[-1], model, clients)
+        if section.average:
+            chosen.append(evaluate.client_average(examples, every, name=prefix))
+        if section.active:
+            chosen.append(evaluate.active_average(examples, every, name=prefix))
+    if is_personal(section, algorithms):
+        chosen.append(evaluate.personal(tests, every))
+    for number, table in enumerate(section.also):
+        at: KeyPath = ("evaluate", "also", number)
+        made = _named(file, at, table, every, sets, clients)
+        _check(file, at, made, model, clients)
+        chosen.append(made)
+    return tuple(chosen)
+
+
+def is_personal(section: schema.Evaluate, algorithms: Sequence[Algorithm]) -> bool:
+    """Whether every client's own model is measured: where a method adapts it, unless the file says no."""
+    wanted = section.personal
+    return any(a.adapt for a in algorithms) if wanted is None else wanted
+
+
+def _named(
+    file: ExperimentFile,
+    at: KeyPath,
+    table: dict[str, Any],
+    every: int,
+    sets: EvaluationSets,
+    clients: Clients,
+) -> Any:
+    """An evaluator by its name in the catalogue, or one of the user's own."""
+    with located(file, (*at, "name")):
+        function = catalogue.find("evaluator", table["name"])
+        supplied = schema.supplied(function)
+    on = table.get("on", "test")
+    known: dict[str, Any] = {"every": every}
+    for name, what in supplied.items():
+        if what == "clients":
+            known[name] = clients
+        elif what == "examples":
+            whole = function is not evaluate.personal
+            known[name] = sets.examples(at, on) if whole else sets.of_clients(at, on)
+        else:
+            known[name] = table.get("label", "" if on == "test" else on)
+    for key, what in (("on", "examples"), ("label", "prefix")):
+        if key in table and what not in supplied.values():
+            raise file.error(
+                (*at, key), f"`{table['name']}` has no use for `{key}`; take it out of the file."
+            )
+    made = make(file, at, "evaluator", table, known)
+    if not callable(made) or not hasattr(made, "every"):
+        raise file.error(
+            at, f"`{table['name']}` made a {type(made).__name__}, no hf.evaluate.Evaluator."
+        )
+    return made
+
+
+def _check(
+    file: ExperimentFile, at: KeyPath, evaluator: Any, model: Model, clients: Clients
+) -> None:
+    shapes = jax.eval_shape(model.init, jax.random.key(0), clients.examples)
+    with located(file, at):
+        evaluator.check(model, shapes, len(clients))
+
+
+def metric(
+    file: ExperimentFile, asked: str | None, measured: list[str], evaluators: Sequence[Any]
+) -> str:
+    """What methods are compared by: what the file says, or accuracy or loss of what they deploy."""
+    # An evaluator of somebody's own need not say beforehand what it writes.
+    silent = [e for e in evaluators if not hasattr(e, "columns")]
+    names = [c for e in evaluators if e not in silent for c in e.columns(measured)]
+    if asked is None:
+        return "accuracy" if "accuracy" in names else "loss"
+    if asked not in names and not silent:
+        raise file.error(("metric",), f"`{asked}` is not measured; {did_you_mean(asked, names)}")
+    return asked
