@@ -163,3 +163,12 @@ def test_torch_itself_draws_alike():
         (gates, found["input/bias"][:256]),
     ):
         assert stats.ks_2samp(drawn.ravel()[:5000], leaf.ravel()[:5000]).pvalue > 1e-3
+
+
+def test_shapes_can_be_asked_for_without_drawing():
+    """As `holdfast run --dry-run` does to count parameters."""
+    train, _ = hf.data.digits()
+    model = hf.models.mlp([5], classes=10, init="torch")
+    shapes = jax.eval_shape(model.init, jax.random.key(0), train)
+    drawn = model.init(jax.random.key(0), train)
+    assert jax.tree.map(lambda p: p.shape, shapes) == jax.tree.map(lambda p: p.shape, drawn)

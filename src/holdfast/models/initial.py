@@ -58,23 +58,25 @@ def _initialised(model: Model, init: Init) -> Model:
         if init == "zeros":
             return tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
         leaves, structure = tree.flatten(like)
-        return _drawn(key, structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
+        # Inside another program, or where shapes alone are asked for, it is no program of its own.
+        draw = _draw if isinstance(key, jax.core.Tracer) else _compiled
+        return draw(key, structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
 
     return dataclasses.replace(model, init=begin, name=f"initialised({model.name}, {init})")
 
 
-# A program that runs once, as `begun_in_32_bits` says.
-@functools.partial(
-    jax.jit,
-    static_argnums=(1, 2),
-    compiler_options={"xla_backend_optimization_level": 1},
-)
-def _drawn(key: jax.Array, structure: Any, types: tuple[tuple[tuple[int, ...], Any], ...]) -> Tree:
+def _draw(key: jax.Array, structure: Any, types: tuple[tuple[tuple[int, ...], Any], ...]) -> Tree:
     like = structure.unflatten([jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in types])
     keys = structure.unflatten(list(jax.random.split(key, len(types))))
     drawn = _layer(keys, like, "")
     # Drawn in 32 bits and then in the type of the data: the same start in any precision.
     return tree.map(lambda p, leaf: p.astype(leaf.dtype), drawn, like)
+
+
+# A program that runs once, as `begun_in_32_bits` says.
+_compiled = jax.jit(
+    _draw, static_argnums=(1, 2), compiler_options={"xla_backend_optimization_level": 1}
+)
 
 
 def _layer(keys: Tree, like: Tree, path: str) -> Tree:
