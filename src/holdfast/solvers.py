@@ -14,7 +14,7 @@ from jax import lax, tree
 from holdfast.core.hyper import Hyper, Range, check_ranges
 from holdfast.core.struct import Struct, static
 from holdfast.errors import HoldfastError
-from holdfast.trees import Number, Tree, axpy, describe_shapes, float_type, norm
+from holdfast.trees import Number, Tree, axpy, describe_shapes, float_type, norm, sub
 
 Loss: TypeAlias = Callable[[Tree], Number]
 Gradient: TypeAlias = Callable[[Tree], Tree]
@@ -31,11 +31,16 @@ __all__ = [
 ]
 
 
+# A rougher tolerance is stopping early on purpose, and no claim that an optimum was found.
+_ROUGH = 1e-3
+
+
 class Optimum(NamedTuple):
-    """Where a solver stopped, and how steep it still is there."""
+    """Where a solver stopped, how steep it still is there, and how much lower it is ten times as far."""
 
     x: Tree
     gradient_norm: Number
+    falls: Number = 0.0
 
 
 class Solver(Struct):
@@ -53,8 +58,23 @@ class Solver(Struct):
         return None
 
 
+def falls_beyond(loss: Loss, start: Tree, x: Tree) -> Number:
+    """How much lower the loss is ten times as far from the start as x; below 0 where x is an optimum.
+
+    Where examples can be separated and nothing is penalised, a loss has no optimum: its gradient vanishes
+    at infinity only.
+    """
+    return (loss(x) - loss(axpy(9.0, sub(x, start), x))).astype(float_type(x))
+
+
 def _stopped_early(found: Optimum, tolerance: Hyper, max_steps: int) -> str | None:
     if float(found.gradient_norm) <= tolerance:
+        if float(found.falls) > 0 and tolerance <= _ROUGH:
+            return (
+                f"its gradient norm is {float(found.gradient_norm):.2g}, but its loss is lower still ten "
+                f"times as far, so there is no optimum, as where examples can be separated; give the model "
+                f"an l2"
+            )
         return None
     if not math.isfinite(found.gradient_norm):
         return "its gradient is not finite; check its data, or take a smaller step"

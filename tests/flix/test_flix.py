@@ -200,6 +200,54 @@ def test_an_unfinished_search_warns():
         hf.flix.local_optima(model, clients, search)
 
 
+@pytest.mark.parametrize("case", ["separable", "regularised", "not separable"])
+def test_an_optimum_at_infinity_is_no_optimum(case, x64, recwarn):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 20, 2))
+    y = (x[..., 0] > 0).astype(np.int32)
+    if case == "not separable":
+        y[:, :5] = 1 - y[:, :5]
+    data = hf.Examples(x.reshape(40, -1), y.reshape(-1))
+    clients = hf.data.partition.by(data, np.repeat([0, 1], 20))
+    l2 = 1e-3 if case == "regularised" else 0.0
+    model = hf.models.logistic_regression(l2, intercept=False)
+    optima = hf.flix.local_optima(model, clients)
+    assert (optima.gradient_norms <= 1e-5).all()  # "optimal", says the gradient
+    said = [str(w.message) for w in recwarn if issubclass(w.category, hf.HoldfastWarning)]
+    if case == "separable":
+        assert len(said) == 1
+        assert "of 2 of 2 clients" in said[0]
+        assert (
+            "there is no optimum, as where examples can be separated; give the model an l2"
+            in said[0]
+        )
+    else:
+        assert not said
+
+
+def test_weight_decay_is_refused_and_an_l2_is_what_is_trained(x64):
+    """Decay of x is not that of the mixture, and x_i would be the optimum of another loss."""
+    clients, _ = random_quadratics(7)
+    curvature, centre = (np.asarray(a) for a in clients.examples)
+    local = hf.Local(0.2, steps=1, weight_decay=0.5)
+    for made in (hf.algorithms.flix(0.5), hf.algorithms.flix_one_shot(0.5, 1.0)):
+        with pytest.raises(
+            hf.HoldfastError, match=r"has weight_decay=0\.5; .*regularised\(model, l2=0\.5"
+        ):
+            hf.simulate(made, QUADRATIC, clients, local, rounds=1)
+    scheduled = hf.Local(0.2, steps=1, weight_decay=lambda t: 0.5)
+    with pytest.raises(hf.HoldfastError, match=r"Flix needs any penalty in the loss itself"):
+        hf.simulate(hf.algorithms.flix(0.5), QUADRATIC, clients, scheduled, rounds=1)
+    model = hf.models.regularised(QUADRATIC, l2=0.5)
+    none = hf.Local(0.2, steps=1, weight_decay=0.0)
+    run = hf.simulate(hf.algorithms.flix(0.5, solver=SEARCH), model, clients, none, rounds=400)
+    own = curvature * centre / (curvature + 0.5)
+    weight = curvature + 0.5
+    optimum = (weight * own).sum(0) / weight.sum(0)
+    np.testing.assert_allclose(run.params, optimum, atol=1e-8)
+    np.testing.assert_allclose(run.personal_all(), 0.5 * optimum + 0.5 * own, atol=1e-8)
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_theory_holds(seed, x64):
     model, clients = logistic(seed)

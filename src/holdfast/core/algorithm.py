@@ -142,6 +142,15 @@ class Algorithm(Struct):
                     "momentum" if server_local.has_momentum else "optimizer",
                 ),
             )
+        decay = local.weight_decay
+        if decay is not None and (callable(decay) or decay > 0):
+            amount = "..." if callable(decay) else f"{decay:g}"
+            self._refuse(
+                Need.PENALTY_IN_LOSS,
+                f"Local has weight_decay={amount}; remove it and give the model an l2, "
+                f"hf.models.regularised(model, l2={amount})",
+                about=("local", "weight_decay"),
+            )
         plain = self.rule.traits.plain_leaves(params)
         if any(plain) and local.optimizer is not None:
             self._refuse(

@@ -9,7 +9,7 @@ from holdfast.core import hyper
 from holdfast.core.combinators import Wrapper
 from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt, Traits
 from holdfast.errors import HoldfastError, expect
-from holdfast.solvers import LBFGS, Optimum, Solver
+from holdfast.solvers import LBFGS, Known, Optimum, Solver, falls_beyond
 from holdfast.trees import Tree, float_type, scale, sub
 
 
@@ -19,9 +19,10 @@ class Flix(Rule):
     $$ \min_x \tfrac1n \sum_i f_i\big(\alpha_i x + (1 - \alpha_i) x_i\big), \quad
        x_i = \arg\min f_i $$
 
-    Each client finds $x_i$ before its first round, and it never leaves the client. Alone, with one
-    full-batch step, this is distributed gradient descent; in a `Chain` other rules solve the same
-    objective with local steps.
+    Each client finds $x_i$ before its first round, and it never leaves the client. A penalty belongs
+    into the loss (a model's `l2`): `weight_decay` in `Local` is no part of $f_i$, and refused.
+    Alone, with one full-batch step, this is distributed gradient descent; in a `Chain` other rules
+    solve the same objective with local steps.
     Travels: nothing more than without it, and nothing at all for clients with $\alpha_i = 0$.
 
     Args:
@@ -50,7 +51,7 @@ class Flix(Rule):
     methods in federated learning", AISTATS 2022.
     """
 
-    needs = frozenset({Need.WHOLE_MODEL})
+    needs = frozenset({Need.WHOLE_MODEL, Need.PENALTY_IN_LOSS})
     ranges = MappingProxyType({"alpha": hyper.Range(0, 1)})
     alpha: hyper.Hyper
     solver: Solver = LBFGS()
@@ -73,10 +74,15 @@ class Flix(Rule):
     def init(self, params: Tree) -> State:
         self.solver.check(params)
         unknown = jnp.full((), jnp.inf, float_type(params))
-        return State(client=Optimum(params, unknown))
+        return State(client=Optimum(params, unknown, jnp.zeros_like(unknown)))
 
     def prepare(self, at: ClientView) -> Tree:
-        return self.solver.minimise(at.loss, at.grad, at.mine.x)
+        start = at.mine.x
+        found = self.solver.minimise(at.loss, at.grad, start)
+        # Optima that were given make no claim.
+        if isinstance(self.solver, Known):
+            return found._replace(falls=at.mine.falls)
+        return found._replace(falls=falls_beyond(at.loss, start, found.x))
 
     def tilt(self, at: ClientView) -> Tilt:
         return Tilt(mix=(self.alpha, at.mine.x))
