@@ -24,6 +24,7 @@ from holdfast.core.hyper import PerClient
 from holdfast.core.keys import Purpose, client_key, host_generator, round_key
 from holdfast.core.local import Local
 from holdfast.core.round import (
+    in_type,
     ClientState,
     Reply,
     RoundInputs,
@@ -331,10 +332,7 @@ def _check_bytes(case: Case) -> None:
     broadcast, so_far = (opened.x, addressed(opened.msg, None)), opened.aggregate
     x, msg = tree.map(jnp.asarray, from_bytes(to_bytes(broadcast), broadcast))
     dtype = so_far.weight.dtype
-    given_slots = inputs.slots
-    weights = (given_slots.weight, given_slots.delta_weight, given_slots.heard_weight)
-    weight, delta, heard = tree.map(lambda w: np.asarray(w, dtype), weights)
-    slots = given_slots._replace(weight=weight, delta_weight=delta, heard_weight=heard)
+    slots = in_type(inputs.slots, dtype)
     shared = Shared(inputs.model, algorithm, inputs.steps, x, msg, inputs.examples, key)
     replies = _visit_all(shared, inputs.client_states, slots)
     what = "client states side by side and in one program"

@@ -23,7 +23,7 @@ from holdfast.core.rule import (
 )
 from holdfast.core.struct import static
 from holdfast.errors import HoldfastError
-from holdfast.trees import Mask, Tree, add, flatten, resolve_mask, scale
+from holdfast.trees import Mask, Number, Tree, add, flatten, resolve_mask, scale
 
 View = TypeVar("View", ClientView, ServerView)
 
@@ -34,7 +34,8 @@ class Combinator(Rule):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         spoken_for = {name for base in cls.__mro__ if base is not Rule for name in vars(base)}
-        forgotten = [name for name in (*MOMENTS, "traits", "inside") if name not in spoken_for]
+        wanted = (*MOMENTS, "heard_weights", "traits", "inside")
+        forgotten = [name for name in wanted if name not in spoken_for]
         if forgotten:
             raise TypeError(
                 f"{cls.__name__}: a combinator speaks for the rules inside it and forgets "
@@ -134,6 +135,10 @@ class Chain(Combinator):
     def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
         return tuple(rule.hear(delta, up, here) for rule, here, up in self._each(at, upload))
 
+    def heard_weights(self, heard: Tree, objective: Number, head: Number) -> Tree:
+        parts = zip(self.rules, heard, strict=True)
+        return tuple(rule.heard_weights(own, objective, head) for rule, own in parts)
+
     def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
         return tuple(rule.settle(delta, h, here) for rule, here, h in self._each(at, heard))
 
@@ -193,6 +198,9 @@ class Wrapper(Combinator):
 
     def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
         return self.inner.hear(self.part(delta), upload, self.seen(at))
+
+    def heard_weights(self, heard: Tree, objective: Number, head: Number) -> Tree:
+        return self.inner.heard_weights(heard, objective, head)
 
     def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
         return self.inner.settle(self.part(delta), heard, self.seen(at))

@@ -88,9 +88,11 @@ class Slot(NamedTuple):
     batches: Array  # (largest K, batch) rows
     pages: Array  # (pages, batch) all of the client's rows, for gradients over all its data
     page_count: Array
-    # Of its delta, and of what is heard of it, in their means; None is 1 and costs no product.
+    # Of its delta, of what is heard of it and of its head, in their means; None is 1 and costs no
+    # product. The last two are 1 on average over all clients.
     delta_weight: Array | None = None
     heard_weight: Array | None = None
+    head_weight: Array | None = None
     # For federated select, the table rows this client uses.
     table_rows: tuple[Array, ...] | None = None
     # The number of its population, if there are several.
@@ -170,7 +172,7 @@ class Aggregate(NamedTuple):
     """What the server has heard so far in a round: sums, to be divided when it closes."""
 
     received: Tree  # weighted as the algorithm weights deltas
-    heard: Tree  # one head, one vote
+    heard: Tree  # by what clients count in the objective, or as heads
     weight: jax.Array
     heads: jax.Array
 
@@ -269,7 +271,7 @@ class Preparation(Struct):
 def prepare_cohort(inputs: Preparation) -> Tree:
     """The rule's client states, after what clients do once before their first round."""
     dtype = float_type(inputs.x)
-    slots = _in_type(inputs.slots, dtype)
+    slots = in_type(inputs.slots, dtype)
 
     def prepare(state: Tree, slot: Slot) -> Tree:
         mine = hyper.of_client(inputs.rule, slot.client, dtype)
@@ -285,11 +287,11 @@ def prepare_cohort(inputs: Preparation) -> Tree:
     return lax.scan(one, None, (inputs.states, slots, inputs.fresh))[1]
 
 
-def _in_type(slots: Slot, dtype: Any) -> Slot:
+def in_type(slots: Slot, dtype: Any) -> Slot:
     """Weights in the type of the model."""
-    given = (slots.weight, slots.delta_weight, slots.heard_weight)
-    weight, delta, heard = tree.map(lambda w: jnp.asarray(w).astype(dtype), given)
-    return slots._replace(weight=weight, delta_weight=delta, heard_weight=heard)
+    names = ("weight", "delta_weight", "heard_weight", "head_weight")
+    given = {name: getattr(slots, name) for name in names}
+    return slots._replace(**tree.map(lambda w: jnp.asarray(w).astype(dtype), given))
 
 
 def before_training(
@@ -470,11 +472,15 @@ def accept(
     accepted = jnp.logical_and(slot.steps > 0, reply.finite)
     head = accepted.astype(so_far.heads.dtype)
     weight = head if slot.delta_weight is None else head * slot.delta_weight
-    heard_weight = head if slot.heard_weight is None else head * slot.heard_weight
+    objective, vote = (
+        head if w is None else head * w for w in (slot.heard_weight, slot.head_weight)
+    )
     # The select keeps a non-finite reply out of the sum: 0 x nan would still be nan.
     received = mine.wire.receive(reply.coded)
     received = axpy(weight, select(accepted, received, zeros(so_far.received)), so_far.received)
-    heard = axpy(heard_weight, select(accepted, reply.heard, zeros(so_far.heard)), so_far.heard)
+    heard = select(accepted, reply.heard, zeros(so_far.heard))
+    each = mine.rule.heard_weights(heard, objective, vote)
+    heard = tree.map(lambda w, u, v: (w * u + v).astype(v.dtype), each, heard, so_far.heard)
     more = Aggregate(received, heard, so_far.weight + weight, so_far.heads + head)
     return more, select(accepted, reply.state, state), accepted
 
@@ -548,7 +554,7 @@ def federated_round(inputs: RoundInputs, visit: VisitCohort = one_by_one) -> Rou
     `visit` goes through the slots: one by one, several at a time, or spread over devices.
     """
     algorithm, server = inputs.algorithm, inputs.server
-    slots = _in_type(inputs.slots, float_type(inputs.x))
+    slots = in_type(inputs.slots, float_type(inputs.x))
     at = server_view(inputs)
     client = tree.map(lambda a: a[0], inputs.client_states)
     opened = open_round(algorithm, at, server.wire, client, inputs.key)

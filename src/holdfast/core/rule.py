@@ -6,7 +6,7 @@ r"""A method is a `Rule`: what it changes at the fixed moments of a round. Silen
     client   tilt     -> once a round: the local objective; then K local steps, one solver for everybody
     client   reply    -> what to upload besides delta: all that travels
       wire   encode => ... => receive, decode
-    server   hear     -> what to make of ONE reply; averaged uniformly; sees no client state and no data
+    server   hear     -> what to make of ONE reply, averaged as deltas are; sees no client state and no data
     client   settle   -> its new state, from what the server hears
     server   step     -> what to add to x, and its new state
 
@@ -261,12 +261,15 @@ class Rule(Struct):
     """Eight pure functions, each optional; the bare `Rule()` is FedAvg.
 
     A rule that others must know more of declares it: what it cannot do without in `needs`,
-    `rewrites_delta` if its `reply` sends another delta, `neutral` if it only watches.
+    `rewrites_delta` if its `reply` sends another delta, `counts_heads` if what it hears is averaged
+    uniformly even where deltas are not, `neutral` if it only watches.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset()
     neutral: ClassVar[bool] = False
     rewrites_delta: ClassVar[bool] = False
+    # What it hears is averaged uniformly, whatever the weighting of deltas: a count of clients.
+    counts_heads: ClassVar[bool] = False
     defines: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:
@@ -323,12 +326,17 @@ class Rule(Struct):
         return delta, ()
 
     def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
-        """Server: what to make of one reply, to be averaged uniformly over the cohort."""
+        """Server: what to make of one reply, to be averaged over the cohort by what clients count in
+        the objective."""
         return upload
 
     def settle(self, delta: Tree, heard: Tree, at: ClientView) -> Tree:
         """Client: its new state."""
         return at.mine
+
+    def heard_weights(self, heard: Tree, objective: Number, head: Number) -> Tree:
+        """What of one reply counts how much in its mean: a number for every leaf of what is heard."""
+        return tree.map(lambda _: head if self.counts_heads else objective, heard)
 
     def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
         """Server, given the means: what to add to x, and its state."""

@@ -55,6 +55,7 @@ class AdaptiveClip(Rule):
             "rate": Range(0, open=True),
         }
     )
+    counts_heads = True
     initial: Hyper
     quantile: Hyper = 0.5
     rate: Hyper = 0.2

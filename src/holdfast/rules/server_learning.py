@@ -84,6 +84,7 @@ class ServerAsClient(Rule):
     """
 
     needs = frozenset({Need.EVEN_RATES, Need.SERVER_DATA, Need.WHOLE_MODEL})
+    counts_heads = True
 
     def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
         return at.weight

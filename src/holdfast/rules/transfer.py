@@ -165,6 +165,8 @@ class TwoWayTransfer(Rule):
             Need.EVEN_RATES,
         }
     )
+    # The paper's sums of moves and of steps are over clients, whatever their weight in the mean.
+    counts_heads = True
     federated: Hyper = 1.0
     central: Hyper = 1.0
     merge: tuple[Hyper, Hyper] = (0.5, 0.5)
