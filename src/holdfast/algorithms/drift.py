@@ -3,7 +3,7 @@
 from typing import Literal
 
 from holdfast.algorithms.parts import chain, choose, server_step
-from holdfast.core.algorithm import Algorithm
+from holdfast.core.algorithm import Algorithm, Weighting
 from holdfast.core.combinators import Chain, Masked, Uploaded
 from holdfast.core.hyper import Hyper
 from holdfast.core.rule import Rule
@@ -20,6 +20,7 @@ def scaffold(
     upload: Upload = "lean",
     server_learning_rate: Hyper | None = None,
     damping: Hyper | None = None,
+    weighting: Weighting = "uniform",
 ) -> Algorithm:
     r"""Control variates against client drift.
 
@@ -34,6 +35,8 @@ def scaffold(
         upload: `"lean"` or `"published"`.
         server_learning_rate: $\eta_g$, 1 unless given.
         damping: a factor to every change of c and $c_i$, for wires that add noise.
+        weighting: means by number of `"examples"`, or `"uniform"`ly as published: whose minimiser is found
+            where clients have unequal data.
 
     Reduces to: FedAvg in its first round; FedPVR with a full mask.
 
@@ -59,12 +62,16 @@ def scaffold(
     rule = choose(
         "scaffold", "option", option, {"I": GradientControlVariate(damping), "II": second}
     )
-    return Algorithm(chain(rule, *server_step(server_learning_rate)), name="scaffold")
+    whole = chain(rule, *server_step(server_learning_rate))
+    return Algorithm(whole, weighting=weighting, name="scaffold")
 
 
 @explain_arguments
 def fedpvr(
-    mask: Mask, upload: Upload = "lean", server_learning_rate: Hyper | None = None
+    mask: Mask,
+    upload: Upload = "lean",
+    server_learning_rate: Hyper | None = None,
+    weighting: Weighting = "uniform",
 ) -> Algorithm:
     r"""Partial variance reduction: SCAFFOLD on the last layers, plain SGD on the others.
 
@@ -78,8 +85,10 @@ def fedpvr(
         mask: leaves to correct: one bool per leaf, or a function of the leaf's path.
         upload: `"lean"` or `"published"`.
         server_learning_rate: $\eta_g$, 1 unless given.
+        weighting: means by number of `"examples"`, or `"uniform"`ly as published: whose minimiser is found
+            where clients have unequal data.
 
-    Reduces to: FedAvg (uniform) with an empty mask, SCAFFOLD with a full one, bit for bit.
+    Reduces to: FedAvg (of the same weighting) with an empty mask, SCAFFOLD with a full one, bit for bit.
 
     Example:
         >>> import holdfast as hf
@@ -100,11 +109,12 @@ def fedpvr(
     """
     lean: Rule = ControlVariate()
     inner = choose("fedpvr", "upload", upload, {"lean": lean, "published": Uploaded(lean)})
-    return Algorithm(chain(Masked(inner, mask), *server_step(server_learning_rate)), name="fedpvr")
+    rule = chain(Masked(inner, mask), *server_step(server_learning_rate))
+    return Algorithm(rule, weighting=weighting, name="fedpvr")
 
 
 @explain_arguments
-def feddyn(alpha: Hyper) -> Algorithm:
+def feddyn(alpha: Hyper, weighting: Weighting = "uniform") -> Algorithm:
     r"""Dynamic regularisation: local optima come to agree with the global one.
 
     $$ \min_y f_i(y) + \alpha\langle h_i, y\rangle + \tfrac{\alpha}{2}\|y - x\|^2, \quad
@@ -114,6 +124,10 @@ def feddyn(alpha: Hyper) -> Algorithm:
 
     Args:
         alpha: strength of the regulariser.
+        weighting: means by number of `"examples"`, or `"uniform"`ly as published: whose minimiser is found
+            where clients have unequal data.
+            The authors' code divides alpha by a client's share of the data instead, which ends at
+            the same minimiser (`papers/feddyn/authors.py`).
 
     Reduces to: FedAvg's local steps at `alpha=0`, where the server still adds h.
 
@@ -134,11 +148,11 @@ def feddyn(alpha: Hyper) -> Algorithm:
 
     Reference: Acar et al., "Federated learning based on dynamic regularization", ICLR 2021.
     """
-    return Algorithm(Dynamic(alpha), name="feddyn")
+    return Algorithm(Dynamic(alpha), weighting=weighting, name="feddyn")
 
 
 @explain_arguments
-def feddc(alpha: Hyper) -> Algorithm:
+def feddc(alpha: Hyper, weighting: Weighting = "uniform") -> Algorithm:
     r"""SCAFFOLD's and FedDyn's corrections at once.
 
     $$ y \leftarrow y - \eta\,\big(g_i(y) + c - c_i + \alpha(y - x + h_i)\big) $$
@@ -147,6 +161,8 @@ def feddc(alpha: Hyper) -> Algorithm:
 
     Args:
         alpha: strength of the regulariser.
+        weighting: means by number of `"examples"`, or `"uniform"`ly as published: whose minimiser is found
+            where clients have unequal data.
 
     Reduces to: SCAFFOLD's local steps at `alpha=0`.
 
@@ -167,11 +183,16 @@ def feddc(alpha: Hyper) -> Algorithm:
 
     Reference: Gao et al., "FedDC", CVPR 2022.
     """
-    return Algorithm(Chain((ControlVariate(), Dynamic(alpha))), name="feddc")
+    rule = Chain((ControlVariate(), Dynamic(alpha)))
+    return Algorithm(rule, weighting=weighting, name="feddc")
 
 
 @explain_arguments
-def fedsplit(step_size: Hyper, average: Literal["all", "active"] = "active") -> Algorithm:
+def fedsplit(
+    step_size: Hyper,
+    average: Literal["all", "active"] = "active",
+    weighting: Weighting = "uniform",
+) -> Algorithm:
     r"""Peaceman-Rachford splitting, extended to partial participation.
 
     $$ \min_y f_i(y) + \tfrac{1}{2s}\|y - (2x - z_i)\|^2, \quad z_i \leftarrow z_i + 2(y_i - x) $$
@@ -181,6 +202,8 @@ def fedsplit(step_size: Hyper, average: Literal["all", "active"] = "active") -> 
     Args:
         step_size: s, the step of the proximal operator.
         average: the server's model is the mean of the `"active"` clients' $z_i$, or of `"all"`.
+        weighting: means by number of `"examples"`, or `"uniform"`ly as published: whose minimiser is found
+            where clients have unequal data.
 
     Reduces to: the same method for both averages under full participation.
 
@@ -203,4 +226,5 @@ def fedsplit(step_size: Hyper, average: Literal["all", "active"] = "active") -> 
     Reference: Pathak and Wainwright, "FedSplit", NeurIPS 2020; FedDyn, appendix A.4.
     """
     rules = {"active": SplitActive(step_size), "all": SplitAll(step_size)}
-    return Algorithm(choose("fedsplit", "average", average, rules), name="fedsplit")
+    rule = choose("fedsplit", "average", average, rules)
+    return Algorithm(rule, weighting=weighting, name="fedsplit")

@@ -50,7 +50,9 @@ def fedavg_plus(
 
 
 @explain_arguments
-def scaffold_plus(gamma: Hyper, server_learning_rate: Hyper | None = None) -> Algorithm:
+def scaffold_plus(
+    gamma: Hyper, server_learning_rate: Hyper | None = None, weighting: Weighting = "uniform"
+) -> Algorithm:
     r"""SCAFFOLD in which the server is a client too, with a control variate of its own.
 
     $$ x \leftarrow x + \gamma(x_0 - x), \quad c \leftarrow c + \gamma\, (c_0^+ - c_0) $$
@@ -61,6 +63,8 @@ def scaffold_plus(gamma: Hyper, server_learning_rate: Hyper | None = None) -> Al
     Args:
         gamma: how much the server's turn counts; a number or a schedule over rounds.
         server_learning_rate: $\eta_g$, 1 unless given.
+        weighting: means by number of `"examples"`, or `"uniform"`ly as published: whose minimiser is found
+            where clients have unequal data.
 
     Reduces to: `scaffold(server_learning_rate=...)` at `gamma=0`.
 
@@ -85,11 +89,11 @@ def scaffold_plus(gamma: Hyper, server_learning_rate: Hyper | None = None) -> Al
     algorithm 2, line 9 corrected.
     """
     rule = chain(*server_step(server_learning_rate), ServerTurn(ControlVariate(), gamma))
-    return Algorithm(rule, name="scaffold_plus")
+    return Algorithm(rule, weighting=weighting, name="scaffold_plus")
 
 
 @explain_arguments
-def feddyn_plus(alpha: Hyper, gamma: Hyper) -> Algorithm:
+def feddyn_plus(alpha: Hyper, gamma: Hyper, weighting: Weighting = "uniform") -> Algorithm:
     r"""FedDyn, after which the server goes on with its own data, held by FedDyn's regulariser.
 
     $$ \min_y \gamma f_0(y) - \alpha\langle h, y\rangle + \tfrac{\alpha}{2}\|y - \bar x\|^2
@@ -103,6 +107,8 @@ def feddyn_plus(alpha: Hyper, gamma: Hyper) -> Algorithm:
     Args:
         alpha: strength of the regulariser.
         gamma: weight of the server's loss; on CIFAR-10 the paper lets it decay by 0.99 a round.
+        weighting: means by number of `"examples"`, or `"uniform"`ly as published: whose minimiser is found
+            where clients have unequal data.
 
     Reduces to: `feddyn(alpha)` at `gamma=0`, bit for bit.
 
@@ -127,11 +133,12 @@ def feddyn_plus(alpha: Hyper, gamma: Hyper) -> Algorithm:
     Reference: Mai, La and Zhang, "Federated learning with server learning", 2022, with the pull of
     algorithm 3, line 11 towards the mean of the replies.
     """
-    return Algorithm(Chain((Dynamic(alpha), ServerLearning(gamma, alpha))), name="feddyn_plus")
+    rule = Chain((Dynamic(alpha), ServerLearning(gamma, alpha)))
+    return Algorithm(rule, weighting=weighting, name="feddyn_plus")
 
 
 @explain_arguments
-def feddc_plus(alpha: Hyper, gamma: Hyper) -> Algorithm:
+def feddc_plus(alpha: Hyper, gamma: Hyper, weighting: Weighting = "uniform") -> Algorithm:
     r"""FedDC, after which the server goes on with its own data.
 
     $$ \min_y \gamma f_0(y) - \alpha\langle h, y\rangle + \tfrac{\alpha}{2}\|y - \bar x\|^2
@@ -144,6 +151,8 @@ def feddc_plus(alpha: Hyper, gamma: Hyper) -> Algorithm:
     Args:
         alpha: strength of the regulariser.
         gamma: weight of the server's loss; on CIFAR-10 the paper lets it decay by 0.99 a round.
+        weighting: means by number of `"examples"`, or `"uniform"`ly as published: whose minimiser is found
+            where clients have unequal data.
 
     Reduces to: `feddc(alpha)` at `gamma=0`, bit for bit.
 
@@ -167,7 +176,7 @@ def feddc_plus(alpha: Hyper, gamma: Hyper) -> Algorithm:
     Reference: Mai, La and Zhang, "Federated learning with server learning", 2022.
     """
     rules = (ControlVariate(), Dynamic(alpha), ServerLearning(gamma, alpha))
-    return Algorithm(Chain(rules), name="feddc_plus")
+    return Algorithm(Chain(rules), weighting=weighting, name="feddc_plus")
 
 
 @explain_arguments

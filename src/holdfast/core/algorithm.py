@@ -25,7 +25,8 @@ class Algorithm(Struct):
         rule: what the method does; `Rule()` is FedAvg.
         wire: what happens to replies on their way.
         weighting: deltas are averaged by number of `"examples"` a client has, by number it
-            `"processed"` in the round, or `"uniform"`ly; what rules hear always uniformly.
+            `"processed"` in the round, or `"uniform"`ly; what rules hear by the same weights in the
+            objective, but for rules that count heads.
         regroup: turns the population into the one this method trains on (`centralised` pools it).
         name: what tables and messages call it.
         adapt: what a client uses is the model after local steps on its own data: `True`, those of the

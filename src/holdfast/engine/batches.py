@@ -97,6 +97,11 @@ class BatchPlanner:
         return passes * of_pass + np.minimum(rest * self._batch_sizes, of_pass)
 
     @functools.cached_property
+    def mean_processed(self) -> float:
+        """Mean number of examples that clients with data go through in a round."""
+        return float(self.processed[self.able].mean())
+
+    @functools.cached_property
     def mean_size(self) -> float:
         """Mean number of examples of the clients that have any."""
         return float(self.sizes[self.able].mean())

@@ -77,7 +77,7 @@ class RoundPlanner:
 
     def _weighed(self, ids: np.ndarray, position: np.ndarray, slots: Slot) -> Slot:
         weighting = self.algorithm.weighting
-        delta, heard = weights.of_cohort(weighting, self.batches, ids, self.dtype)
+        delta, heard, head = weights.of_cohort(weighting, self.batches, ids, self.dtype)
         alike = heard is None and weighting == "uniform"
 
         def of_slots(each: np.ndarray) -> np.ndarray:
@@ -86,4 +86,5 @@ class RoundPlanner:
         return slots._replace(
             delta_weight=None if alike else of_slots(delta),
             heard_weight=None if heard is None else of_slots(heard),
+            head_weight=None if head is None else of_slots(head),
         )

@@ -178,6 +178,7 @@ def _try(
         page_count=np.array([1, 2], np.int32),
         delta_weight=np.ones(2),
         heard_weight=np.ones(2),
+        head_weight=np.ones(2),
         table_rows=trial.rows,
     )
     work = None if server is None else ServerWork(server, np.int32(2), (), None, None, 1.0)

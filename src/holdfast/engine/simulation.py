@@ -221,11 +221,11 @@ class Simulation:
 
     def _weights_of(self, ids: np.ndarray) -> np.ndarray:
         setup = self.setup
-        return weights.of_cohort(setup.algorithm.weighting, setup.batches, ids)[0]
+        return weights.of_cohort(setup.algorithm.weighting, setup.batches, ids).delta
 
     def _votes(self, ids: np.ndarray) -> np.ndarray:
         setup = self.setup
-        return weights.of_cohort("uniform", setup.batches, ids)[0]
+        return weights.of_cohort("uniform", setup.batches, ids).delta
 
     def _server_data(self, t: int) -> ServerData | None:
         if self.server is None:

@@ -1,6 +1,6 @@
 """How much each client counts: in the mean of deltas, and in the mean of what is heard."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,23 +18,41 @@ def of_clients(weighting: Weighting, planner: BatchPlanner) -> np.ndarray:
     return (planner.sizes > 0).astype(float)
 
 
+class Weights(NamedTuple):
+    """What clients count in three means; None where all count 1."""
+
+    delta: np.ndarray
+    heard: np.ndarray | None  # in the objective, 1 on average over all clients
+    head: np.ndarray | None  # the same if clients of a population count alike
+
+
 def of_cohort(
     weighting: Weighting, planner: BatchPlanner, ids: np.ndarray, dtype: Any = float
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """For these clients, in this order: weights of deltas, and of what is heard (None: all the same).
+) -> Weights:
+    """For these clients, in this order.
 
     Several populations are weighed against each other here and nowhere else.
     """
-    own = of_clients(weighting, planner)[ids]
-    populations = planner.clients.populations
+    everyone = of_clients(weighting, planner)
+    own, populations = everyone[ids], planner.clients.populations
     if populations is None:
-        return own.astype(dtype), None
+        heard = None
+        if weighting != "uniform":
+            heard = (own / _mean(weighting, planner)).astype(dtype)
+        return Weights(own.astype(dtype), heard, None)
     # In the order of the clients, not of the slots: a sum's bits should not tell how many devices.
     order = np.argsort(ids)
     votes = np.empty(len(ids))
     votes[order] = _votes(populations, ids[order], own[order])
-    heard = _importance(populations, planner.able)[ids]
-    return own.astype(dtype) * votes.astype(dtype), heard.astype(dtype)
+    heard, head = (
+        _importance(populations, of_clients(kind, planner), planner.able)[ids].astype(dtype)
+        for kind in (weighting, "uniform")
+    )
+    return Weights(own.astype(dtype) * votes.astype(dtype), heard, head)
+
+
+def _mean(weighting: Weighting, planner: BatchPlanner) -> float:
+    return planner.mean_processed if weighting == "processed" else 1.0
 
 
 def _votes(populations: Populations, ids: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -44,9 +62,10 @@ def _votes(populations: Populations, ids: np.ndarray, weight: np.ndarray) -> np.
     return np.asarray(populations.weights)[which] / total[which]
 
 
-def _importance(populations: Populations, able: np.ndarray) -> np.ndarray:
-    """How much each client counts in the objective: w_p / N_p, 1 on average over all clients."""
-    present = np.bincount(populations.of[able], minlength=len(populations))
-    weights = np.where(present > 0, populations.weights, 0.0)
-    each = weights / np.maximum(present, 1)
-    return each[populations.of] * (len(able) / weights.sum())
+def _importance(populations: Populations, own: np.ndarray, able: np.ndarray) -> np.ndarray:
+    """What each client counts in the objective, 1 on average over all clients: its share of its
+    population, which is 1 / N_p where clients count alike, by the population's weight."""
+    totals = np.bincount(populations.of, own, minlength=len(populations))
+    weights = np.where(totals > 0, populations.weights, 0.0)
+    each = weights / np.where(totals > 0, totals, 1.0)
+    return own * each[populations.of] * (len(able) / weights.sum())
