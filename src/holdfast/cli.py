@@ -241,6 +241,7 @@ def _describe(study: "Study") -> None:
     import jax
 
     from holdfast.data import split
+    from holdfast.runs.compare import different_objectives
 
     shapes = jax.eval_shape(study.model.init, jax.random.key(0), study.clients.examples)
     size = sum(int(leaf.size) for leaf in jax.tree.leaves(shapes))
@@ -262,6 +263,9 @@ def _describe(study: "Study") -> None:
         runs = len(study.methods) * len(study.seeds)
         lines.add_row("runs", f"{len(study.methods)} methods x {seeds} = {runs} runs")
     out.print(lines)
+    several = different_objectives(study.objectives)
+    if several is not None:
+        err.print(f"[bold yellow]warning[/] {several}", highlight=False, soft_wrap=True)
     if study.has_labels:
         out.print(split.sketch(study.clients, first=8), markup=False, highlight=False)
 

@@ -24,7 +24,6 @@ from holdfast.core.hyper import PerClient
 from holdfast.core.keys import Purpose, client_key, host_generator, round_key
 from holdfast.core.local import Local
 from holdfast.core.round import (
-    in_type,
     ClientState,
     Reply,
     RoundInputs,
@@ -35,6 +34,7 @@ from holdfast.core.round import (
     client_round,
     close_round,
     federated_round,
+    in_type,
     open_round,
     server_view,
 )

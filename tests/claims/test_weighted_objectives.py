@@ -102,7 +102,10 @@ def test_joined_populations_of_unequal_clients(cohorts, x64):
     joined = hf.join(
         [
             hf.Population(
-                p[0], QUADRATIC, weight=w, cohort=hf.cohorts.fixed(c) if c else hf.cohorts.everyone()
+                p[0],
+                QUADRATIC,
+                weight=w,
+                cohort=hf.cohorts.fixed(c) if c else hf.cohorts.everyone(),
             )
             for p, w, c in zip(parts, weights, cohorts, strict=True)
         ]

@@ -12,10 +12,14 @@ from holdfast.core.rule import MOMENTS, parts_of
 
 def test_a_combinator_that_forgets_a_moment_cannot_be_defined():
     def forgetful(name):
-        body = {m: getattr(Wrapper, m) for m in (*MOMENTS, "traits", "inside") if m != name}
+        body = {
+            m: getattr(Wrapper, m)
+            for m in (*MOMENTS, "heard_weights", "traits", "inside")
+            if m != name
+        }
         return type("Forgetful", (Combinator,), body)
 
-    for name in (*MOMENTS, "traits", "inside"):
+    for name in (*MOMENTS, "heard_weights", "traits", "inside"):
         with pytest.raises(TypeError, match=f"Forgetful: .* forgets {name}; define it"):
             forgetful(name)
 

@@ -340,3 +340,29 @@ def test_a_target_of_an_unknown_direction_is_refused_before_the_first_round(tmp_
     assert "own.toml, line 1: metric `waste`: nobody said whether greater is better" in said
     file.write_text(file.read_text().replace("target = 0.5\n", ""))
     holdfast(*words)  # without a target it is not needed
+
+
+def test_a_comparison_of_different_objectives_says_so(tmp_path):
+    text = FILE.replace("seeds = [3, 5]", "seeds = 1").replace("rounds = 4", "rounds = 1")
+    start = text.index("[[algorithm]]")
+    both = text[:start] + '[[algorithm]]\nname = "fedavg"\n\n[[algorithm]]\nname = "scaffold"\n'
+    (tmp_path / "both.toml").write_text(
+        both.replace('"dirichlet"', '"lognormal"').replace("concentration = 0.5", "sigma = 1.0")
+    )
+    run = tmp_path / "run"
+    words = r"minimise different means of their losses \(over examples: fedavg; over clients: scaffold\)"
+    said = holdfast("run", tmp_path / "both.toml", "--out", run)
+    # Before the first round, and below the table.
+    assert len(re.findall(words, " ".join(said.split()))) == 2
+    assert re.search(words, " ".join(holdfast("compare", run).split()))
+    page = (run / "report.html").read_text("utf-8")
+    assert re.search(words, page)
+    said = holdfast(
+        "run",
+        tmp_path / "both.toml",
+        "--out",
+        tmp_path / "same",
+        "--set",
+        'algorithm.scaffold.weighting="examples"',
+    )
+    assert "different means" not in said

@@ -20,6 +20,7 @@ from holdfast.core.local import Local
 from holdfast.data import Clients, Dataset, share
 from holdfast.engine.compiled import CompiledEngine
 from holdfast.engine.experiment import Experiment
+from holdfast.engine.objective import averages_over
 from holdfast.engine.server import Server
 from holdfast.engine.setup import checked
 from holdfast.errors import About, HoldfastError
@@ -95,6 +96,8 @@ class Study:
     methods: tuple[Method, ...]
     # Experiments that were put together when the file was checked, until they run.
     _made: dict[tuple[str, int], Experiment] = dataclasses.field(default_factory=dict)
+    # What each method's objective is a mean over, by its label.
+    objectives: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def server(self) -> Server | None:
@@ -331,6 +334,7 @@ def _try_out(made: Study) -> list[str]:
         except HoldfastError as error:
             raise method.swept.file.error(_location(method, error.about), str(error)) from None
         made._made[method.label, made.seeds[0]] = experiment
+        made.objectives[method.label] = averages_over(setup)
         if not measured:
             batch = tree.map(lambda a: a[:1], made.dataset.test)
             measured = list(jax.eval_shape(made.model.measure, setup.params, batch))

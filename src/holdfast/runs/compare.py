@@ -1,7 +1,7 @@
 """The table of a comparison: what it took to reach a target, as the papers print it."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,8 +103,26 @@ def _brief(spread: Spread, digits: int) -> str:
     return in_figures(spread, "-", digits, between="±")
 
 
+def different_objectives(objectives: Mapping[str, str]) -> str | None:
+    """Of methods and what they average over: a sentence if they do not all minimise the same mean."""
+    kinds = dict.fromkeys(kind for kind in objectives.values() if kind)
+    if len(kinds) < 2:
+        return None
+    told = "; ".join(
+        f"over {kind}: {', '.join(name for name, own in objectives.items() if own == kind)}"
+        for kind in kinds
+    )
+    return (
+        f"Clients have unequal amounts of data, and the methods minimise different means of their losses "
+        f"({told}); give all of them one weighting to compare methods and not objectives."
+    )
+
+
 def notes(results: Results, against: MethodResult) -> Iterator[str]:
     """What stands below the table: how its columns are counted, and what is said too boldly by it."""
+    several = different_objectives({m.label: m.averages_over for m in results.methods})
+    if several is not None:
+        yield several
     if results.target is not None:
         when = (
             "at the first evaluation there"

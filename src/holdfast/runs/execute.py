@@ -41,6 +41,7 @@ def create(study: Study, out: Path | None) -> RunFolder:
         study.model.greater_is_better,
         study.window,
         {m.label: m.adapt for m in study.methods if m.adapt},
+        study.objectives,
     )
     return RunFolder.create(path, study.file.as_used(), _split(study), methods)
 

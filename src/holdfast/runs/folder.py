@@ -3,7 +3,8 @@
 experiment.toml     the experiment file as used
 environment.json    versions, machine, command
 split.json          who has how many examples of which label
-methods.json        the methods in their order; target, metric and window; directions of metrics if declared
+methods.json        the methods in their order, and what each averages over; target, metric, window;
+                    directions of metrics if declared
 log.txt             what happened when
 methods/fedavg/seed-0/
     history.jsonl       one line per round: what was measured, bytes, clients
@@ -200,16 +201,17 @@ def description(
     greater_is_better: Declared = (),
     window: int = 1,
     adapt: Mapping[str, str] | None = None,
+    objectives: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Labels and folders of methods, of what sweep they are a point, after which local steps clients use
-    their models if they adapt, and by what methods are compared.
+    their models if they adapt, what their objective is a mean over, and by what methods are compared.
 
     Directions of metrics are written only where some are declared; older folders have none.
     """
-    more = {"point": points or {}, "adapt": adapt or {}}
+    more = {"point": points or {}, "adapt": adapt or {}, "averages_over": objectives or {}}
     listed = [
         {"label": label, "folder": folder}
-        | {key: known[label] for key, known in more.items() if label in known}
+        | {key: known[label] for key, known in more.items() if known.get(label)}
         for label, folder in methods
     ]
     about = {"methods": listed, "target": target, "metric": metric, "window": window}

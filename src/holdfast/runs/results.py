@@ -29,6 +29,7 @@ class MethodResult:
     of: str = ""  # of a point of a sweep: the method without its values
     swept: dict[str, Any] = dataclasses.field(default_factory=dict)  # and these values
     adapt: str = ""  # the local steps after which clients use their models, in words
+    averages_over: str = ""  # what its objective is a mean over, if that is known
 
     @property
     def rounds(self) -> int:
@@ -202,7 +203,8 @@ def load(
                 label = f"{label} ({folder.path.name})"
             found = _method(folder, label, method["folder"], directions)
             if found:
-                found = dataclasses.replace(found, adapt=method.get("adapt", ""))
+                known = {k: method[k] for k in ("adapt", "averages_over") if k in method}
+                found = dataclasses.replace(found, **known)
                 methods.append(_as_point(found, method.get("point"), folder, len(folders) > 1))
     if not methods:
         raise HoldfastError(
