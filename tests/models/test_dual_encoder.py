@@ -177,3 +177,20 @@ def test_it_trains_in_a_federation():
     )
     assert run.history["loss"][-1] < run.history["loss"][0]
     assert 0 <= run.history["recall_at_10"][-1] <= 1
+
+
+def test_the_baseline_has_both_losses_on_clients(x64):
+    plain, both = dual_encoder(6, 3), dual_encoder(6, 3, spreadout=0.2)
+    examples = hf.Examples(np.array([[1, 2, 0], [3, 0, 0]]), np.array([3, 4]))
+    params = jax.tree.map(lambda p: p.astype("f8"), plain.init(jax.random.key(0), examples))
+    apart = hf.models.spreadout(0.2)(params)
+    assert apart > 0
+    hinge = plain.loss(params, examples)
+    np.testing.assert_allclose(both.loss(params, examples), hinge + apart, rtol=1e-12)
+    found = both.measure(params, examples)
+    np.testing.assert_allclose(found["loss"], hinge + apart, rtol=1e-12)
+    np.testing.assert_allclose(found["hinge_loss"], hinge, rtol=1e-12)
+    # All rows are pushed, so a client cannot do with a few.
+    assert (plain.tables != (), both.tables) == (True, ())
+    with pytest.raises(hf.HoldfastError, match="spreadout=-1"):
+        dual_encoder(6, spreadout=-1)

@@ -61,13 +61,14 @@ class BatchPlanner:
         return found
 
     @functools.cached_property
-    def _batch_sizes(self) -> np.ndarray:
+    def batch_sizes(self) -> np.ndarray:
+        """Examples in a step of each client."""
         return self._per_client(lambda local, sizes, batch: batch)
 
     @functools.cached_property
     def batch_size(self) -> int:
         """Examples in the largest step; never more than the largest client has."""
-        return int(self._batch_sizes.max())
+        return int(self.batch_sizes.max())
 
     @functools.cached_property
     def steps(self) -> np.ndarray:
@@ -92,9 +93,9 @@ class BatchPlanner:
     def processed(self) -> np.ndarray:
         """Examples each client goes through in a round, every pass counted."""
         per_pass = np.maximum(self._per_pass, 1)
-        of_pass = np.minimum(self.sizes, per_pass * self._batch_sizes)
+        of_pass = np.minimum(self.sizes, per_pass * self.batch_sizes)
         passes, rest = np.divmod(self.steps, per_pass)
-        return passes * of_pass + np.minimum(rest * self._batch_sizes, of_pass)
+        return passes * of_pass + np.minimum(rest * self.batch_sizes, of_pass)
 
     @functools.cached_property
     def mean_processed(self) -> float:
@@ -162,7 +163,7 @@ class BatchPlanner:
 
     def _order(self, t: int, client: int, mine: np.ndarray, steps: int) -> np.ndarray:
         """Batches of one client: passes over its rows, each in a fresh order, cut after `steps`."""
-        batch, per_pass = int(self._batch_sizes[client]), int(self._per_pass[client])
+        batch, per_pass = int(self.batch_sizes[client]), int(self._per_pass[client])
         out = np.full((-(-steps // per_pass), per_pass * batch), -1, np.int32)
         taken = min(len(mine), per_pass * batch)
         # Within one batch there is no order.

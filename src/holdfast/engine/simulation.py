@@ -20,6 +20,7 @@ from holdfast.engine import choose, personal, weights
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.compiled import CompileTime
 from holdfast.engine.experiment import Experiment
+from holdfast.engine.flops import ClientWork
 from holdfast.engine.plan import RoundPlan, RoundPlanner, draw
 from holdfast.engine.prepare import Preparer
 from holdfast.engine.server import ServerPlanner
@@ -203,6 +204,7 @@ class Simulation:
             coming_cohort=lambda: self.planner(t).clients,
             data_of=lambda clients: self.feed(setup.batches, t, clients, 1),
             server_data=lambda: self._server_data(t),
+            flops_of=lambda clients: self._work.of_clients(t - 1, clients),
             key=round_key(self.experiment.seed, t),
         )
 
@@ -210,6 +212,10 @@ class Simulation:
     def _population_weights(self) -> np.ndarray | None:
         populations = self.setup.clients.populations
         return None if populations is None else np.asarray(populations.weights)
+
+    @functools.cached_property
+    def _work(self) -> ClientWork:
+        return ClientWork(self.setup)
 
     @functools.cached_property
     def _weights(self) -> np.ndarray:

@@ -54,6 +54,8 @@ class EvaluationView(NamedTuple):
     # Slots of these clients, and the examples they name.
     data_of: Callable[[np.ndarray], tuple[Slot, Tree]]
     server_data: Callable[[], ServerData | None]
+    # Floating-point operations of each of these clients in the round before.
+    flops_of: Callable[[np.ndarray], np.ndarray]
     # Of the coming round.
     key: jax.Array
 

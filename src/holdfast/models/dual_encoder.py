@@ -1,6 +1,8 @@
 """Next-item recommendation: a dual encoder, and the regulariser that keeps its items apart."""
 
+import dataclasses
 import functools
+import math
 from typing import Any
 
 import flax.linen as nn
@@ -47,7 +49,11 @@ def _direction(vectors: jax.Array) -> jax.Array:
 
 @explain_arguments
 def dual_encoder(
-    items: int = 3953, width: int = 16, margin: float = 0.9, init: Init = "flax"
+    items: int = 3953,
+    width: int = 16,
+    margin: float = 0.9,
+    init: Init = "flax",
+    spreadout: float = 0.0,
 ) -> Model:
     r"""Predicts the next item from the previous ones, by the angle between two towers.
 
@@ -69,6 +75,12 @@ def dual_encoder(
         margin: $m$, the cosine from which on a pair costs nothing.
         init: how parameters begin: `"flax"`, `"torch"` (PyTorch's default) or `"zeros"`
             (`hf.models.initialised`).
+        spreadout: $\lambda$ of the regulariser in the clients' loss; 0 leaves it to the server.
+
+    With `spreadout` clients compute that regulariser too, the paper's baseline for what a server that
+    computes it saves: $\ell + \lambda \| N N^\top - \mathrm{diag}(N N^\top) \|_F$, as the function
+    `spreadout` has it. It needs the whole table, so such a model takes no `select`; `loss` contains it, and
+    `hinge_loss` is measured beside it.
 
     Metrics: `loss` and `recall_at_10`, whether the next item is among the 10 nearest to the
     context. Ties count against the model, so one whose items have all become equal gets nothing.
@@ -85,14 +97,15 @@ def dual_encoder(
 
     Reference: Augenstein et al., "Mixed federated learning", 2022.
     """
-    wrong = first_wrong(items=items >= 2, width=width >= 1)
+    wrong = first_wrong(items=items >= 2, width=width >= 1, spreadout=0 <= spreadout < math.inf)
     if wrong:
         raise HoldfastError(
-            f"dual_encoder: items={items}, width={width}; give at least 2 rows, padding and an item, "
-            f"and a width of at least 1.",
+            f"dual_encoder: items={items}, width={width}, spreadout={spreadout}; give at least 2 rows, "
+            f"padding and an item, a width of at least 1, and a strength of at least 0.",
             about=wrong,
         )
-    return initialised(_dual_encoder(items, width, margin), init)
+    model = _dual_encoder(items, width, margin)
+    return initialised(_spread(model, float(spreadout)) if spreadout else model, init)
 
 
 @functools.lru_cache(maxsize=64)
@@ -144,6 +157,23 @@ def _dual_encoder(items: int, width: int, margin: float) -> Model:
     # Row 0 is padding.
     table = Table("table", fields=("x", "y"), always=(0,))
     return Model(init, loss, metrics, check, name, tables=(table,))
+
+
+@functools.lru_cache(maxsize=64)
+def _spread(model: Model, strength: float) -> Model:
+    """The model with both losses on clients."""
+    regulariser = Spreadout(strength)
+
+    def loss(params: Tree, batch: Tree) -> jax.Array:
+        return model.loss(params, batch) + regulariser(params)
+
+    def metrics(params: Tree, batch: Tree) -> dict[str, jax.Array]:
+        found = model.measure(params, batch)
+        hinge = found["loss"]
+        return found | {"loss": hinge + regulariser(params), "hinge_loss": hinge}
+
+    name = f"{model.name} with spreadout({strength})"
+    return dataclasses.replace(model, loss=loss, metrics=metrics, name=name, tables=())
 
 
 class Spreadout(Struct):

@@ -23,6 +23,8 @@ BOOKKEEPING = frozenset(
         "models",
         "clients",
         "left_out",
+        "mflop",
+        "mflop_per_client",
         "seconds",
         "compile_seconds",
     }
