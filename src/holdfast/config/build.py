@@ -4,20 +4,19 @@ import dataclasses
 import functools
 from typing import Any
 
-import jax
 import numpy as np
-from jax import tree
 
 from holdfast.client_states.storage import Storage
 from holdfast.config import evaluation, schema, sweep
 from holdfast.config.file import ExperimentFile, KeyPath
+from holdfast.config.joined import Federation, check_sections, federation, metric_names
 from holdfast.config.making import located, make, make_local, make_plain, named, over
-from holdfast.config.population import load_dataset, make_model, population
 from holdfast.config.schema import FileSchema
 from holdfast.config.server import AtServer, at_server, learns_at_server, pretrains
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.local import Local
 from holdfast.data import Clients, Dataset, share
+from holdfast.data.grouped import Grouped, OfPopulation
 from holdfast.engine.compiled import CompiledEngine
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.objective import averages_over
@@ -30,6 +29,7 @@ from holdfast.metrics.metric import check_target
 from holdfast.models import Model
 from holdfast.rules import AdaptiveClip
 from holdfast.sweeps.naming import folder_name, label
+from holdfast.trees import Tree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Method:
 
     label: str
     algorithm: Algorithm
-    local: Local
+    local: Local | tuple[Local, ...]
     at_server: AtServer
     of: str  # the label without the point
     swept: sweep.SweptMethod
@@ -59,6 +59,8 @@ class Method:
         local = self.local if self.algorithm.adapt is True else self.algorithm.adapt
         if not local:
             return ""
+        if not isinstance(local, Local):
+            return "those of its population"
         count = local.epochs or 1 if local.steps is None else local.steps
         unit = "epoch" if local.steps is None else "step"
         rate = local.learning_rate
@@ -82,7 +84,7 @@ class Study:
     target: float | None
     metric: str
     window: int
-    dataset: Dataset
+    datasets: tuple[Dataset, ...]  # one, or one for each population
     clients: Clients
     tests: Clients  # every client's own test examples
     model: Model
@@ -105,6 +107,14 @@ class Study:
         return self.methods[0].server
 
     @property
+    def test_sets(self) -> list[Any]:
+        """The test set, or each population's own."""
+        tests = [dataset.test for dataset in self.datasets]
+        if self.clients.populations is None:
+            return tests
+        return [OfPopulation(examples, p) for p, examples in enumerate(tests)]
+
+    @property
     def data_name(self) -> str:
         """What the file calls its data."""
         given = self.file.values["data"]
@@ -118,6 +128,10 @@ class Study:
     @property
     def has_labels(self) -> bool:
         """Whether examples belong to classes, by which a split can be shown."""
+        if isinstance(self.clients.examples, Grouped):
+            columns = {whose.column("y") for whose in self.clients.examples.whose}
+            if columns != {"y"}:
+                return False
         labels = np.asarray(self.clients.examples.y)
         return labels.ndim == 1 and np.issubdtype(labels.dtype, np.integer)
 
@@ -157,6 +171,7 @@ def sections(file: ExperimentFile) -> FileSchema:
         named(file, (kind,), kind, getattr(found, kind))
     for number, table in enumerate(found.evaluate.also):
         named(file, ("evaluate", "also", number), "evaluator", table)
+    check_sections(file, found)
     for swept in sweep.swept_methods(file, found.sweep, found.algorithm):
         named(swept.file, swept.at, "algorithm", swept.table)
     return found
@@ -165,10 +180,9 @@ def sections(file: ExperimentFile) -> FileSchema:
 def study(file: ExperimentFile) -> Study:
     """Build everything, and refuse what cannot work with the line it stands on."""
     given = sections(file)
-    dataset = load_dataset(file, ("data",), given.data)
-    server_data, clients, tests = population(file, given, dataset)
-    model = make_model(file, given.model, dataset)
-    methods = _methods(file, given, server_data)
+    trained = federation(file, given)
+    model, clients, tests = trained.model, trained.clients, trained.tests
+    methods = _methods(file, given, trained)
     made = Study(
         file=file,
         name=given.name or file.path.stem,
@@ -177,13 +191,13 @@ def study(file: ExperimentFile) -> Study:
         target=given.target,
         metric="",
         window=given.window,
-        dataset=dataset,
+        datasets=trained.datasets,
         clients=clients,
         tests=tests,
         model=model,
-        cohort=make(file, ("cohort",), "cohort", given.cohort),
+        cohort=trained.cohort,
         evaluators=evaluation.evaluators(
-            file, given.evaluate, dataset, clients, tests, model, [m.algorithm for m in methods]
+            file, given.evaluate, trained, [m.algorithm for m in methods]
         ),
         select=given.select,
         checkpoint_every=given.checkpoint.every,
@@ -242,10 +256,10 @@ def _seeds(file: ExperimentFile, seeds: int | list[int]) -> tuple[int, ...]:
     return chosen
 
 
-def _methods(file: ExperimentFile, given: FileSchema, server_data: Any) -> tuple[Method, ...]:
+def _methods(file: ExperimentFile, given: FileSchema, trained: Federation) -> tuple[Method, ...]:
     names = [t["name"] for t in given.algorithm]
     methods = [
-        _method(swept, server_data, repeated=names.count(swept.table["name"]) > 1)
+        _method(swept, trained, repeated=names.count(swept.table["name"]) > 1)
         for swept in sweep.swept_methods(file, given.sweep, given.algorithm, _trains_server)
     ]
     folders = [m.folder for m in methods]
@@ -260,7 +274,8 @@ def _methods(file: ExperimentFile, given: FileSchema, server_data: Any) -> tuple
 def _algorithm(swept: sweep.SweptMethod) -> Algorithm:
     """What an entry names, with the clip and the wire it has besides."""
     file, at, table = swept.file, swept.at, swept.table
-    algorithm = make(file, at, "algorithm", table)
+    known = {"populations": len(file.values.get("population", ())) or None}
+    algorithm = make(file, at, "algorithm", table, known)
     if not isinstance(algorithm, Algorithm):
         raise file.error(
             at, f"`{table['name']}` made a {type(algorithm).__name__}, no hf.Algorithm."
@@ -282,7 +297,7 @@ def _trains_server(swept: sweep.SweptMethod) -> bool:
     return learns_at_server(_algorithm(swept)) or pretrains(swept)
 
 
-def _method(swept: sweep.SweptMethod, server_data: Any, repeated: bool) -> Method:
+def _method(swept: sweep.SweptMethod, trained: Federation, repeated: bool) -> Method:
     file, at, table = swept.file, swept.at, swept.table
     algorithm = _algorithm(swept)
     own = table.get("local") or {}
@@ -292,8 +307,8 @@ def _method(swept: sweep.SweptMethod, server_data: Any, repeated: bool) -> Metho
     return Method(
         label=f"{of} {label(swept.values)}" if swept.values else of,
         algorithm=algorithm,
-        local=make_local(file, where, over(swept.local, own)),
-        at_server=at_server(swept, algorithm, server_data),
+        local=trained.local(file, where, swept.local, own),
+        at_server=_at_server(swept, algorithm, trained),
         of=of,
         swept=swept,
     )
@@ -310,6 +325,17 @@ def _adapting(swept: sweep.SweptMethod, algorithm: Algorithm, local: dict[str, A
         wanted = make_local(file, where, over(local, wanted))
     with located(file, where[:-1]):
         return dataclasses.replace(algorithm, adapt=wanted)
+
+
+def _at_server(swept: sweep.SweptMethod, algorithm: Algorithm, trained: Federation) -> AtServer:
+    found = at_server(swept, algorithm, trained.server_data)
+    if found.data_sharing and trained.clients.populations is not None:
+        raise swept.file.error(
+            swept.at,
+            "`data_sharing` appends the server's examples to every client's, and populations have losses of "
+            "their own; leave it out.",
+        )
+    return found
 
 
 def _label(table: dict[str, Any], repeated: bool) -> str:
@@ -336,9 +362,14 @@ def _try_out(made: Study) -> list[str]:
         made._made[method.label, made.seeds[0]] = experiment
         made.objectives[method.label] = averages_over(setup)
         if not measured:
-            batch = tree.map(lambda a: a[:1], made.dataset.test)
-            measured = list(jax.eval_shape(made.model.measure, setup.params, batch))
+            measured = _names(made, setup.params)
     return measured
+
+
+def _names(made: Study, params: Tree) -> list[str]:
+    """What is measured of every test set."""
+    each = [metric_names(made.model, params, tests) for tests in made.test_sets]
+    return [name for name in each[0] if all(name in other for other in each)]
 
 
 def _location(method: Method, about: About) -> KeyPath:

@@ -29,7 +29,9 @@ from holdfast.errors import HoldfastError, did_you_mean
 
 # Arguments that come from elsewhere in the experiment, never from the file.
 _GIVEN = frozenset({"data", "labels"})
-_PYTHON_ONLY = frozenset({"by", "classifier", "augmented", "initialised", "regularised"})
+_PYTHON_ONLY = frozenset(
+    {"by", "classifier", "augmented", "populations", "initialised", "regularised"}
+)
 
 
 def _of(module: Any, *names: str) -> dict[str, Callable[..., Any]]:
@@ -46,7 +48,7 @@ def _returning(module: Any, result: str) -> dict[str, Callable[..., Any]]:
 def _measuring(*modules: Any) -> dict[str, Callable[..., Any]]:
     """Functions that make an evaluator: those that ask every how many rounds."""
     found = {n: getattr(module, n) for module in modules for n in module.__all__}
-    functions = {n: f for n, f in found.items() if inspect.isfunction(f)}
+    functions = {n: f for n, f in found.items() if inspect.isfunction(f) and n not in _PYTHON_ONLY}
     return {n: f for n, f in functions.items() if "every" in inspect.signature(f).parameters}
 
 

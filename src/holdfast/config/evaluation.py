@@ -11,10 +11,11 @@ from jax import tree
 from holdfast import evaluate
 from holdfast.config import catalogue, schema
 from holdfast.config.file import ExperimentFile, KeyPath
+from holdfast.config.joined import Federation
 from holdfast.config.making import located, make
 from holdfast.config.population import load_dataset
 from holdfast.core.algorithm import Algorithm
-from holdfast.data import Clients, Dataset
+from holdfast.data import Clients
 from holdfast.data.held_out import matched_test
 from holdfast.errors import did_you_mean
 from holdfast.models import Model
@@ -28,11 +29,9 @@ class EvaluationSets:
         self,
         file: ExperimentFile,
         section: schema.Evaluate,
-        dataset: Dataset,
-        clients: Clients,
-        tests: Clients,
+        trained: Federation,
     ) -> None:
-        self._file, self._dataset, self._clients, self._tests = file, dataset, clients, tests
+        self._file, self._trained = file, trained
         self.own: dict[str, Any] = {}
         for number, given in enumerate(section.test):
             at: KeyPath = ("evaluate", "test", number)
@@ -43,54 +42,68 @@ class EvaluationSets:
                     f"which stands before what is measured on it.",
                 )
             found = load_dataset(file, (*at, "data"), given.data)
-            self.own[given.name] = getattr(found, given.part)
+            examples = getattr(found, given.part)
+            if given.population is not None:
+                with located(file, at):
+                    examples = trained.of(given.population, examples)
+            self.own[given.name] = examples
 
     def examples(self, at: KeyPath, name: str) -> Tree:
         """One data set."""
+        clients = self._trained.clients
         if name == "test":
-            return self._dataset.test
+            return self._trained.test_examples()
         if name == "train":  # a copy of the data, made only if it is asked for
-            order = self._clients.order
-            return tree.map(lambda a: np.asarray(a)[order], self._clients.examples)
+            return tree.map(lambda a: np.asarray(a)[clients.order], clients.examples)
         if name in self.own:
             return self.own[name]
         known = did_you_mean(name, ["test", "train", *self.own])
         raise self._file.error((*at, "on"), f"no test set is called `{name}`; {known}")
 
+    def measured(self, of: Any, name: str, every: int) -> Any:
+        """An evaluator on one data set; of several populations, on each one's own."""
+        prefix = "" if name == "test" else name
+        if self._trained.clients.populations is None or name in self.own:
+            return of(self.examples((), name), every, name=prefix)
+        return self._trained.measured(of, name, every, prefix)
+
     def of_clients(self, at: KeyPath, name: str) -> Clients:
         """The same as every client's own part of it."""
+        clients = self._trained.clients
         if name == "test":
-            return self._tests
+            return self._trained.tests
         if name == "train":
-            return self._clients
-        return matched_test(self.examples(at, name), self._clients)
+            return clients
+        if clients.populations is not None:
+            raise self._file.error(
+                (*at, "on"),
+                f'`{name}` says for no population which examples are like its clients\'; use "test".',
+            )
+        return matched_test(self.examples(at, name), clients)
 
 
 def evaluators(
     file: ExperimentFile,
     section: schema.Evaluate,
-    dataset: Dataset,
-    clients: Clients,
-    tests: Clients,
-    model: Model,
+    trained: Federation,
     algorithms: Sequence[Algorithm],
 ) -> tuple[Any, ...]:
     """Everything that is measured in a run, checked against the model with the line it stands on."""
-    every, sets = section.every, EvaluationSets(file, section, dataset, clients, tests)
+    every, sets = section.every, EvaluationSets(file, section, trained)
+    clients, model = trained.clients, trained.model
     names = ["test", *(["train"] if section.train else []), *sets.own]
     chosen: list[Any] = []
     for name in names:
-        examples, prefix = sets.examples((), name), "" if name == "test" else name
-        chosen.append(evaluate.on(examples, every, name=prefix))
+        chosen.append(sets.measured(evaluate.on, name, every))
         if name in sets.own:
             number = list(sets.own).index(name)
             _check(file, ("evaluate", "test", number), chosen[-1], model, clients)
         if section.average:
-            chosen.append(evaluate.client_average(examples, every, name=prefix))
+            chosen.append(sets.measured(evaluate.client_average, name, every))
         if section.active:
-            chosen.append(evaluate.active_average(examples, every, name=prefix))
+            chosen.append(sets.measured(evaluate.active_average, name, every))
     if is_personal(section, algorithms):
-        chosen.append(evaluate.personal(tests, every))
+        chosen.append(evaluate.personal(trained.tests, every))
     for number, table in enumerate(section.also):
         at: KeyPath = ("evaluate", "also", number)
         made = _named(file, at, table, every, sets, clients)

@@ -86,14 +86,16 @@ def _take(examples: Examples, rows: np.ndarray) -> Examples:
     return tree.map(lambda a: np.asarray(a)[rows], examples)
 
 
-def make_model(file: ExperimentFile, table: dict[str, Any], dataset: Dataset) -> Model:
+def make_model(
+    file: ExperimentFile, table: dict[str, Any], dataset: Dataset, at: KeyPath = ("model",)
+) -> Model:
     """The model, with as many classes as the data has."""
     known = {name: getattr(dataset, name) for name in schema.FROM_DATA}
-    made = make(file, ("model",), "model", table, known)
+    made = make(file, at, "model", table, known)
     changes = table.get("augment")
     if changes is None or changes is False:
         return made
-    at = ("model", "augment")
+    at = (*at, "augment")
     given = {} if changes is True else changes
     checked = schema.check(file, at, schema.arguments(Change), {"name": "", **given})
     with located(file, at):
@@ -101,7 +103,10 @@ def make_model(file: ExperimentFile, table: dict[str, Any], dataset: Dataset) ->
 
 
 def population(
-    file: ExperimentFile, sections: FileSchema, dataset: Dataset
+    file: ExperimentFile,
+    sections: FileSchema,
+    dataset: Dataset,
+    partition: KeyPath = ("partition",),
 ) -> tuple[Any, Clients, Clients]:
     """What the server has, the clients, and test examples for each of them."""
     section: Any = sections.server
@@ -123,7 +128,7 @@ def population(
             source = load_dataset(file, ("server", "data"), section.data).train
         elif section.loss is not None:
             source = make(file, ("server", "loss"), "loss", section.loss)
-    clients, tests = _split(file, sections.partition, dataset)
+    clients, tests = _split(file, sections.partition, dataset, partition)
     if section is not None and section.clients is not None:
         with located(file, ("server",)):
             source = collect(clients, section.clients, section.each, section.seed)
@@ -134,14 +139,14 @@ def population(
 
 
 def _split(
-    file: ExperimentFile, table: dict[str, Any], dataset: Dataset
+    file: ExperimentFile, table: dict[str, Any], dataset: Dataset, at: KeyPath
 ) -> tuple[Clients, Clients]:
     max_examples = table.get("max_examples")
     if catalogue.KINDS["partition"].get(table["name"]) is natural:
-        with located(file, ("partition", "name")):
+        with located(file, (*at, "name")):
             clients, tests = dataset.natural()
     else:
-        clients = make(file, ("partition",), "partition", table, first=(dataset.train,))
+        clients = make(file, at, "partition", table, first=(dataset.train,))
         tests = matched_test(dataset.test, clients)
     if max_examples is not None:
         rows = [clients.rows(i)[:max_examples] for i in range(len(clients))]

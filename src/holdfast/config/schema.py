@@ -115,6 +115,7 @@ class NamedTestSet(BaseModel):
     name: StrictStr  # stands before what is measured on it
     data: Table
     part: typing.Literal["test", "train"] = "test"
+    population: StrictStr | None = None  # for whose loss and metrics, where there are several
 
 
 class Evaluate(BaseModel):
@@ -177,8 +178,23 @@ class ServerSection(OwnServer):
     data: Table | None = None  # a data set of its own
     loss: Table | None = None  # a loss of the parameters alone
     each: Count | None = None
+    # For whose loss its data is, and whose data it takes, where there are several populations.
+    population: StrictStr | None = None
     balance: StrictBool = False  # rare classes get altered copies of their images
     seed: Annotated[int, Strict(), Field(ge=0)] = 0
+
+
+class PopulationSection(BaseModel):
+    """One of several populations: what it has of its own; all else is the file's."""
+
+    model_config = _SECTION
+    name: StrictStr | None = None
+    weight: Annotated[float, Strict(), Field(gt=0)] = 1.0  # of its mean loss in the objective
+    data: Table | None = None
+    partition: Table | None = None
+    model: Table | None = None
+    cohort: Table | None = None
+    local: dict[str, Any] | None = None
 
 
 class FileSchema(BaseModel):
@@ -202,6 +218,7 @@ class FileSchema(BaseModel):
     engine: EngineSection | None = None
     storage: StorageSection = StorageSection()
     server: ServerSection | None = None
+    population: list[PopulationSection] = []
     sweep: dict[str, Any] = {}
     algorithm: Annotated[list[Table], Field(min_length=1)]
 

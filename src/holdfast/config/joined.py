@@ -1,0 +1,194 @@
+"""Several populations in one file: `[[population]]`, each with what differs from the file's own."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+from jax import tree
+
+from holdfast import evaluate
+from holdfast.config.file import ExperimentFile, KeyPath
+from holdfast.config.making import located, make, make_local, named, over
+from holdfast.config.population import load_dataset, make_model, population
+from holdfast.config.schema import FileSchema
+from holdfast.core.local import Local
+from holdfast.data import Clients, Dataset
+from holdfast.data.grouped import OfPopulation, group
+from holdfast.engine.populations import Joined, Population, join
+from holdfast.errors import HoldfastError, did_you_mean
+from holdfast.models import Model
+
+_KINDS = ("data", "partition", "model", "cohort")
+
+
+@dataclasses.dataclass(frozen=True)
+class Federation:
+    """Whom a study trains, and what their models are measured on."""
+
+    datasets: tuple[Dataset, ...]
+    clients: Clients
+    tests: Clients  # every client's own test examples
+    model: Model
+    cohort: Any
+    server_data: Any
+    # Keys of [local] that populations have of their own, and where they stand; none if all train alike.
+    own_local: tuple[tuple[dict[str, Any], KeyPath], ...] = ()
+
+    def local(
+        self, file: ExperimentFile, at: KeyPath, shared: dict[str, Any], own: dict[str, Any]
+    ) -> Local | tuple[Local, ...]:
+        """How clients train in a method, whose own keys go over a population's, and these over the file's."""
+        plain = make_local(file, at, over(shared, own))
+        if not self.own_local:
+            return plain
+        return tuple(
+            make_local(file, where if keys and not own else at, over(over(shared, keys), own))
+            for keys, where in self.own_local
+        )
+
+    def of(self, population: str, examples: Any) -> OfPopulation:
+        """Examples for the loss of a population of this name."""
+        known = self.clients.populations
+        names = () if known is None else known.names
+        if population not in names:
+            hint = did_you_mean(population, names) if names else "there is no [[population]]."
+            raise HoldfastError(f"unknown population `{population}`; {hint}", about=("population",))
+        return OfPopulation(examples, names.index(population))
+
+    def test_examples(self) -> Any:
+        """The test set; those of several populations, one after the other."""
+        tests = [dataset.test for dataset in self.datasets]
+        if self.clients.populations is None:
+            return tests[0]
+        return group(tests, [{} for _ in tests])
+
+    def measured(self, of: Any, name: str, every: int, prefix: str) -> Any:
+        """An evaluator on each population's own `test` or `train` examples."""
+        parts = [dataset.test for dataset in self.datasets]
+        if name == "train":
+            parts = self._training_examples()
+        made = evaluate.populations(self.clients, parts, of, every, prefix)
+        shapes = jax.eval_shape(self.model.init, jax.random.key(0), self.clients.examples)
+        metrics = tuple(
+            tuple(metric_names(self.model, shapes, OfPopulation(examples, p)))
+            for p, examples in enumerate(parts)
+        )
+        return dataclasses.replace(made, metrics=metrics)
+
+    def _training_examples(self) -> list[Any]:
+        """All that clients train on, of each population."""
+        populations = self.clients.populations
+        assert populations is not None
+        parts = [self.clients.subset(populations.of == p) for p in range(len(populations))]
+        return [
+            tree.map(lambda a, part=part: np.asarray(a)[part.order], part.examples.of(p))
+            for p, part in enumerate(parts)
+        ]
+
+
+def metric_names(model: Model, params: Any, examples: Any) -> list[str]:
+    """What a model measures of examples."""
+    batch = tree.map(lambda a: a[:1], examples)
+    return list(jax.eval_shape(model.measure, params, batch))
+
+
+def check_sections(file: ExperimentFile, sections: FileSchema) -> None:
+    """Every name and argument in `[[population]]`; no data is touched."""
+    for i, table in enumerate(sections.population):
+        for kind in _KINDS:
+            if getattr(table, kind) is not None:
+                named(file, ("population", i, kind), kind, getattr(table, kind))
+
+
+def federation(file: ExperimentFile, sections: FileSchema) -> Federation:
+    """The one population of a file, or several joined."""
+    if sections.population:
+        return _joined(file, sections)
+    if sections.server is not None and sections.server.population is not None:
+        raise file.error(
+            ("server", "population"), "there is no [[population]]; leave out `population`."
+        )
+    dataset = load_dataset(file, ("data",), sections.data)
+    data, clients, tests = population(file, sections, dataset)
+    model = make_model(file, sections.model, dataset)
+    cohort = make(file, ("cohort",), "cohort", sections.cohort)
+    return Federation((dataset,), clients, tests, model, cohort, data)
+
+
+def _joined(file: ExperimentFile, sections: FileSchema) -> Federation:
+    names = [table.name or str(i) for i, table in enumerate(sections.population)]
+    with_server = _server_population(file, sections, names)
+    parts, datasets, tests, server_data = [], [], [], None
+    for i in range(len(names)):
+        dataset, part, own_tests, data = _population(file, sections, i, with_server == i)
+        parts.append(part)
+        datasets.append(dataset)
+        tests.append(own_tests)
+        server_data = data if with_server == i else server_data
+    with located(file, ("population",)):
+        joined: Joined = join(parts)
+    if with_server is not None and not callable(server_data):
+        server_data = OfPopulation(server_data, with_server)
+    given = [table.local for table in sections.population]
+    own = tuple((keys or {}, ("population", i, "local")) for i, keys in enumerate(given))
+    return Federation(
+        tuple(datasets),
+        joined.clients,
+        joined.tests(tests),
+        joined.model,
+        joined.cohort,
+        server_data,
+        own if any(keys is not None for keys in given) else (),
+    )
+
+
+def _population(
+    file: ExperimentFile, sections: FileSchema, i: int, serves: bool
+) -> tuple[Dataset, Population, Clients, Any]:
+    """One population: what its table has, and of the file's own sections what it has not."""
+    table: Any = sections.population[i]
+
+    def where(kind: str) -> KeyPath:
+        return (kind,) if getattr(table, kind) is None else ("population", i, kind)
+
+    def wanted(kind: str) -> Any:
+        own = getattr(table, kind)
+        return getattr(sections, kind) if own is None else own
+
+    dataset = load_dataset(file, where("data"), wanted("data"))
+    server = sections.server if serves else None
+    taken = sections.model_copy(update={"partition": wanted("partition"), "server": server})
+    data, clients, tests = population(file, taken, dataset, where("partition"))
+    model = make_model(file, wanted("model"), dataset, where("model"))
+    cohort = make(file, where("cohort"), "cohort", wanted("cohort"))
+    able = np.flatnonzero(clients.sizes > 0)
+    with located(file, where("cohort")[:-1]):
+        cohort.check(able, len(clients))
+    if model.check is not None:
+        with located(file, ("population", i)):
+            model.check(clients.examples)
+    with located(file, ("population", i)):
+        part = Population(clients, model, cohort, table.weight, table.name or str(i))
+    return dataset, part, tests, data
+
+
+def _server_population(file: ExperimentFile, sections: FileSchema, names: list[str]) -> int | None:
+    """The population whose loss the server's data is for, and whose data it takes."""
+    server = sections.server
+    if server is None:
+        return None
+    if server.population is None and server.loss is not None:
+        return 0
+    if server.population is None:
+        raise file.error(
+            ("server",),
+            f"there are several populations, and nothing says for which one's loss the server's data is; "
+            f'add population = "{names[0]}".',
+        )
+    if server.population not in names:
+        hint = did_you_mean(server.population, names)
+        raise file.error(
+            ("server", "population"), f"there is no population `{server.population}`; {hint}"
+        )
+    return names.index(server.population)
