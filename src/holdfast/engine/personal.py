@@ -11,7 +11,14 @@ from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.keys import Purpose
 from holdfast.core.local import Steps, StepsPerPopulation
-from holdfast.core.round import ClientState, Shared, Slot, client_round, pretended_server
+from holdfast.core.round import (
+    ClientState,
+    Shared,
+    Slot,
+    client_round,
+    of_own_population,
+    pretended_server,
+)
 from holdfast.core.rule import ClientView, addressed
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.feeds import Feed
@@ -43,7 +50,8 @@ def _local_steps(
 ) -> Tree:
     plain = Algorithm()
     shared = Shared(model, plain, steps, params, (), examples, key)
-    delta, _ = client_round(shared, plain, ClientState((), ()), slot).coded
+    run = of_own_population(client_round)
+    delta, _ = run(shared, plain, ClientState((), ()), slot).coded
     return add(params, delta)
 
 
