@@ -76,6 +76,8 @@ def test_other_settings():
         ({"fonts": ["missing.ttf"]}, r"there is no font 'missing.ttf'"),
         ({"fonts": "DejaVu Sans"}, r"fonts='DejaVu Sans'; give a list"),
         ({"angles": []}, r"angles=\[\]; give a list"),
+        ({"angles": [float("nan")]}, r"angles=\[nan\]; give a list of numbers"),
+        ({"characters": "中"}, r"the font .* has no .* give another font"),
         ({"points": [0.0]}, r"points=\[0\.0\]; give sizes above 0"),
         ({"size": 0}, r"size=0; give a whole number"),
         ({"test_share": 1.0}, r"test_share=1\.0; give a number"),

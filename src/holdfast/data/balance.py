@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.data.checks import generator, is_number
 from holdfast.data.clients import Examples
 from holdfast.data.labels import read_labels
 from holdfast.errors import HoldfastError, explain_arguments
@@ -37,6 +38,11 @@ def balance(
 
     Reference: Mai, La and Zhang, "Federated learning with server learning", 2022.
     """
+    if not hasattr(examples, "x"):
+        raise HoldfastError(
+            f"balance: {type(examples).__name__} has no images; give hf.Examples(x, y).",
+            about=("examples",),
+        )
     images = np.asarray(examples.x)
     names, y = read_labels(examples, None, "balance")
     if images.ndim not in (3, 4) or not np.issubdtype(images.dtype, np.floating):
@@ -45,15 +51,15 @@ def balance(
             f"width) or (n, height, width, channels) of floating-point numbers.",
             about=("examples",),
         )
-    if not 0 < crop <= 1:
+    if not is_number(crop) or not 0 < crop <= 1:
         raise HoldfastError(
-            f"balance: crop={crop}; give a number above 0, at most 1.", about=("crop",)
+            f"balance: crop={crop!r}; give a number above 0, at most 1.", about=("crop",)
         )
-    if not 0 <= degrees <= 180:
+    if not is_number(degrees) or not 0 <= degrees <= 180:
         raise HoldfastError(
-            f"balance: degrees={degrees}; give a number from 0 to 180.", about=("degrees",)
+            f"balance: degrees={degrees!r}; give a number from 0 to 180.", about=("degrees",)
         )
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     wanted = -(-len(y) // max(len(names), 1))
     sources = [
         np.resize(rng.permutation(np.flatnonzero(y == label)), max(0, wanted - amount))

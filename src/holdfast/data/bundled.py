@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from holdfast.data.checks import check_share
+from holdfast.data.checks import check_share, generator
 from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
 from holdfast.errors import explain_arguments
@@ -62,7 +62,7 @@ def train_and_test(
 ) -> tuple[Examples, Examples]:
     """In random order, a share of them to test on."""
     check_share(who, share)
-    order = np.random.default_rng(seed).permutation(len(y))
+    order = generator(seed).permutation(len(y))
     x, y = x[order].astype(dtype), y[order].astype(np.int32)
     cut = round(len(y) * share)
     return Examples(x[cut:], y[cut:]), Examples(x[:cut], y[:cut])

@@ -1,4 +1,4 @@
-"""Arguments that several loaders refuse alike."""
+"""Arguments that several loaders and splits refuse alike."""
 
 from typing import Any
 
@@ -7,10 +7,20 @@ import numpy as np
 from holdfast.errors import HoldfastError
 
 
+def is_number(value: Any) -> bool:
+    """Whether it is one number, whole or not; a truth value is none."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is a whole number, of Python or NumPy."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def check_counts(of: str, **counts: Any) -> None:
     """Whole numbers of at least 1."""
     for name, value in counts.items():
-        if not isinstance(value, int | np.integer) or value < 1:
+        if not is_whole(value) or value < 1:
             raise HoldfastError(
                 f"{of}: {name}={value!r}; give a whole number of at least 1.", about=(name,)
             )
@@ -23,8 +33,17 @@ def check_limits(of: str, **limits: Any) -> None:
 
 def check_share(of: str, test_share: float) -> None:
     """A share to test on that leaves something to train on."""
-    if not 0 <= test_share < 1:
+    if not is_number(test_share) or not 0 <= test_share < 1:
         raise HoldfastError(
-            f"{of}: test_share={test_share}; give a number from 0 to below 1, such as 0.2.",
+            f"{of}: test_share={test_share!r}; give a number from 0 to below 1, such as 0.2.",
             about=("test_share",),
         )
+
+
+def generator(seed: Any) -> np.random.Generator:
+    """Random numbers that are a function of the seed."""
+    if not is_whole(seed) or seed < 0:
+        raise HoldfastError(
+            f"data: seed={seed!r}; give a whole number of at least 0.", about=("seed",)
+        )
+    return np.random.default_rng(seed)

@@ -21,7 +21,15 @@ class Examples(NamedTuple):
 
 def count(examples: Tree) -> int:
     """Number of examples; refuses arrays that disagree about it."""
-    sizes = {name: len(a) for name, a in zip(paths(examples), tree.leaves(examples), strict=True)}
+    arrays = dict(zip(paths(examples), tree.leaves(examples), strict=True))
+    single = [name for name, a in arrays.items() if not hasattr(a, "__len__")]
+    if single:
+        raise HoldfastError(
+            f"data: {single[0] or 'it'} is {arrays[single[0]]!r} and no array; give arrays with a row "
+            f"per example, such as hf.Examples(x, y).",
+            about=("data",),
+        )
+    sizes = {name: len(a) for name, a in arrays.items()}
     if not sizes:
         raise HoldfastError(
             "data: no arrays were given; give at least one, with a row per example.",
@@ -46,6 +54,36 @@ def check_finite(examples: Tree, what: str, about: About = ("data",)) -> None:
                 f"{what}: {name} contains {kind}, first in row {row}; clean or impute the data first.",
                 about=about,
             )
+
+
+def concatenated(of: str, parts: Sequence[Tree]) -> Tree:
+    """Examples one behind another; refuses fields and shapes that differ."""
+    for part in parts:
+        count(part)
+    # Of each part how it is made up, and the shape of each of its fields.
+    made = [(tree.structure(part), [np.shape(a)[1:] for a in tree.leaves(part)]) for part in parts]
+    other = next((part for part, one in zip(parts, made, strict=True) if one != made[0]), None)
+    if other is not None:
+        raise HoldfastError(
+            f"{of}: examples with {_fields(parts[0])} beside some with {_fields(other)}; give all the "
+            f"same fields and shapes.",
+            about=("data",),
+        )
+    return tree.map(lambda *a: np.concatenate([np.asarray(p) for p in a]), *parts)
+
+
+def _fields(examples: Tree) -> str:
+    shapes = zip(paths(examples), tree.leaves(examples), strict=True)
+    return ", ".join(f"{name or 'values'} {np.shape(a)[1:]}" for name, a in shapes)
+
+
+def _whole_numbers(given: Any, of: str, argument: str) -> np.ndarray:
+    numbers = np.asarray(given)
+    if numbers.size and numbers.dtype.kind not in "iu":
+        raise HoldfastError(
+            f"{of}: {argument} are of type {numbers.dtype}; give whole numbers.", about=(argument,)
+        )
+    return numbers.astype(np.int64).reshape(-1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -81,7 +119,7 @@ class Clients:
     @classmethod
     def from_rows(cls, examples: Tree, rows: Sequence[Any]) -> "Clients":
         """From one array of row numbers per client."""
-        parts = [np.asarray(r, np.int64).reshape(-1) for r in rows]
+        parts = [_whole_numbers(r, "Clients.from_rows", "rows") for r in rows]
         offsets = np.concatenate([[0], np.cumsum([len(p) for p in parts], dtype=np.int64)])
         order = np.concatenate(parts) if parts else np.zeros(0, np.int64)
         return cls(examples, order, offsets)
@@ -93,7 +131,7 @@ class Clients:
             raise HoldfastError(
                 "Clients: the population is empty; give at least one client.", about=("partition",)
             )
-        examples = tree.map(lambda *a: np.concatenate([np.asarray(p) for p in a]), *datasets)
+        examples = concatenated("Clients.from_datasets", datasets)
         offsets = np.concatenate([[0], np.cumsum([count(d) for d in datasets], dtype=np.int64)])
         return cls(examples, np.arange(offsets[-1]), offsets)
 
@@ -150,10 +188,16 @@ class Clients:
         return Clients(self.examples, self.order[places], offsets, populations)
 
     def _numbers(self, ids: Any) -> np.ndarray:
-        given = np.asarray(ids if hasattr(ids, "__array__") else list(ids))
+        listed = hasattr(ids, "__array__") or not hasattr(ids, "__iter__")
+        given = np.asarray(ids if listed else list(ids))
         if given.dtype == bool and given.shape == (len(self),):
             return np.flatnonzero(given)
-        numbers = given.astype(np.int64).reshape(-1)
+        truth = given.dtype == bool
+        numbers = (
+            given.reshape(-1).astype(np.int64)
+            if truth
+            else _whole_numbers(given, "Clients.subset", "ids")
+        )
         wrong = numbers[(numbers < 0) | (numbers >= len(self))]
         if given.dtype == bool or len(wrong):
             what = f"client {wrong[0]}" if len(wrong) else f"{given.size} truth values"
@@ -180,3 +224,18 @@ class Clients:
     def __repr__(self) -> str:
         sizes = self.sizes
         return f"Clients({len(self)} with {sizes.min()} to {sizes.max()} examples, {sizes.sum()} in all)"
+
+
+def check_clients(of: str, clients: Any, joined: bool = True) -> None:
+    """Refuse what is no population, and several populations where they cannot be."""
+    if not isinstance(clients, Clients):
+        raise HoldfastError(
+            f"{of}: {type(clients).__name__} is no population; give hf.Clients, such as one of "
+            f"hf.data.partition.",
+            about=("clients",),
+        )
+    if clients.populations is not None and not joined:
+        raise HoldfastError(
+            f"{of}: clients are of several populations; take one of them, before hf.join.",
+            about=("clients",),
+        )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.data.cache import File, Folder, home, obtain, opened_archive, optional
-from holdfast.data.checks import check_counts, check_limits
+from holdfast.data.checks import check_counts, check_limits, generator
 from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
 from holdfast.data.images import as_floats
@@ -130,7 +130,7 @@ def _choose(
     found, counts = np.unique(owners, return_counts=True)
     kept = found[counts >= min_examples]
     if people is not None:
-        kept = np.random.default_rng(seed).permutation(kept)[:people]
+        kept = generator(seed).permutation(kept)[:people]
     rows = np.flatnonzero(np.isin(owners, kept))
     rows = rows[np.lexsort((names[rows], owners[rows]))]
     return names[rows].tolist(), owners[rows]

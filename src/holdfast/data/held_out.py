@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from holdfast.data.clients import Clients, Examples
+from holdfast.data.checks import generator
+from holdfast.data.clients import Clients, Examples, check_clients
 from holdfast.errors import explain_arguments
 
 
@@ -27,11 +28,12 @@ def matched_test(test: Examples, clients: Clients, seed: int = 0) -> Clients:
         >>> len(set(mine.y.tolist()))
         1
     """
+    check_clients("matched_test", clients)
     labels, given = np.asarray(clients.examples.y), np.asarray(test.y)
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
         everything = [np.arange(len(given))] * len(clients)
         return Clients.from_rows(test, everything)
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     values = np.unique(labels)
     stock = [rng.permutation(np.flatnonzero(given == v)) for v in values]
     place = np.searchsorted(values, labels)

@@ -33,4 +33,24 @@ def read_labels(data: Tree, labels: Any, who: str) -> tuple[np.ndarray, np.ndarr
             f"{who}: labels of shape {given.shape}; give {n} by labels=, one per example.",
             about=("labels",),
         )
-    return np.unique(given, return_inverse=True)
+    return classes_of(given, who, "labels")
+
+
+def classes_of(given: np.ndarray, who: str, argument: str) -> tuple[np.ndarray, np.ndarray]:
+    """The different values, sorted, and which of them each is; refuses what has no order."""
+    missing = given.dtype.kind == "f" and np.isnan(given)
+    if np.any(missing):
+        row = int(np.flatnonzero(missing)[0])
+        raise HoldfastError(
+            f"{who}: {argument} has NaN, first in row {row}; give every example one.",
+            about=(argument,),
+        )
+    try:
+        return np.unique(given, return_inverse=True)
+    except TypeError:
+        kinds = sorted({type(value).__name__ for value in given})
+        raise HoldfastError(
+            f"{who}: {argument} has values of types {', '.join(kinds)}, which have no order; give "
+            f"one type.",
+            about=(argument,),
+        ) from None

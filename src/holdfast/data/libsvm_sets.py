@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from holdfast.data.cache import File, Folder, check, home, obtain
-from holdfast.data.checks import check_share
+from holdfast.data.checks import check_share, generator
 from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
 from holdfast.data.libsvm import libsvm
@@ -91,7 +91,7 @@ def libsvm_set(
                 f"{listed.train} {classes}; give files of the same set."
             )
         return Dataset(train, test, classes=classes)
-    order = np.random.default_rng(seed).permutation(len(train.y))
+    order = generator(seed).permutation(len(train.y))
     cut = round(len(order) * (TEST_SHARE if test_share is None else test_share))
     kept, held_out = np.sort(order[cut:]), np.sort(order[:cut])
     seen, unseen = (Examples(train.x[rows], train.y[rows]) for rows in (kept, held_out))

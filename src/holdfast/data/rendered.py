@@ -1,6 +1,6 @@
 """Pictures of characters, drawn with fonts: data that a server can make up itself."""
 
-import os
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.data.bundled import train_and_test
-from holdfast.data.checks import check_counts
+from holdfast.data.checks import check_counts, is_number
 from holdfast.data.dataset import Dataset
 from holdfast.data.images import EMNIST_SCALE, as_floats
 from holdfast.errors import HoldfastError, explain_arguments
@@ -61,7 +61,7 @@ def rendered_characters(
     draw = _Pen(size)
     pictures, labels = [], []
     for font in fonts:
-        style = _properties(font)
+        style = _properties(font, characters)
         for label, character in enumerate(characters):
             for angle in angles:
                 pictures += [draw(character, style, angle, height) for height in points]
@@ -100,20 +100,26 @@ class _Pen:
         return 255 - blocks.mean(axis=(1, 3))
 
 
-def _properties(font: str) -> Any:
-    from matplotlib.font_manager import FontProperties, findfont
+def _properties(font: str, characters: str) -> Any:
+    """A font that has all of the characters."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
 
     try:
-        if Path(font).suffix in (".ttf", ".otf"):
-            return FontProperties(fname=os.fspath(Path(font).resolve(strict=True)))
-        style = FontProperties(font)
-        findfont(style, fallback_to_default=False)
+        path = Path(font) if Path(font).suffix in (".ttf", ".otf") else None
+        style = FontProperties(font) if path is None else FontProperties(fname=path)
+        found = get_font(findfont(style, fallback_to_default=False))
     except (ValueError, OSError):
         raise HoldfastError(
             f"rendered_characters: there is no font {font!r}; give a family that is installed, such as "
             f"'DejaVu Serif:italic', or the path of a .ttf file.",
             about=("fonts",),
         ) from None
+    missing = [c for c in characters if ord(c) not in found.get_charmap()]
+    if missing:
+        raise HoldfastError(
+            f"rendered_characters: the font {font!r} has no {missing[0]!r}; give another font.",
+            about=("fonts",),
+        )
     return style
 
 
@@ -131,9 +137,11 @@ def _check(
             about=("characters",),
         )
     for name, given in (("fonts", fonts), ("angles", angles), ("points", points)):
-        if isinstance(given, str) or not len(given):
+        listed = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
+        what = "names" if name == "fonts" else "numbers"
+        if not (listed and len(given) and all(_is(what, value) for value in given)):
             raise HoldfastError(
-                f"rendered_characters: {name}={given!r}; give a list with at least one.",
+                f"rendered_characters: {name}={given!r}; give a list of {what}, at least one.",
                 about=(name,),
             )
     if not all(0 < height < 1000 for height in points):
@@ -141,3 +149,9 @@ def _check(
             f"rendered_characters: points={points!r}; give sizes above 0, such as 100.",
             about=("points",),
         )
+
+
+def _is(what: str, value: Any) -> bool:
+    if what == "names":
+        return isinstance(value, str)
+    return is_number(value) and math.isfinite(value)

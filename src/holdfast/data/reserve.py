@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.data.checks import check_share
+from holdfast.data.checks import check_share, generator
 from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
 from holdfast.errors import HoldfastError
@@ -45,7 +45,7 @@ class Reserve:
         """
         sizes, place = owner_runs(owners)
         if self.test == OTHERS:
-            drawn = np.random.default_rng(self.seed).permutation(len(sizes))
+            drawn = generator(self.seed).permutation(len(sizes))
             held_out = np.zeros(len(sizes), bool)
             held_out[drawn[: round(len(sizes) * self.share)]] = True
             tested = np.repeat(held_out, sizes)
@@ -96,5 +96,5 @@ def owner_runs(owners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def draw_owners(names: Sequence[str], number: int | None, seed: int) -> list[str]:
     """Only so many of the names, drawn by the seed, in the order they have; all where it is None."""
-    drawn = np.random.default_rng(seed).permutation(len(names))[:number]
+    drawn = generator(seed).permutation(len(names))[:number]
     return [names[k] for k in sorted(drawn)]

@@ -3,8 +3,8 @@
 import numpy as np
 from jax import tree
 
-from holdfast.data.checks import check_counts
-from holdfast.data.clients import Clients, count
+from holdfast.data.checks import check_counts, generator
+from holdfast.data.clients import Clients, check_clients, concatenated, count
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.trees import Tree
 
@@ -21,10 +21,9 @@ def share(clients: Clients, examples: Tree) -> Clients:
         >>> hf.data.share(clients, test).sizes.max() - clients.sizes.max()
         np.int64(359)
     """
+    check_clients("share", clients, joined=False)
+    together = concatenated("share", [clients.examples, examples])
     own, shared = count(clients.examples), count(examples)
-    together = tree.map(
-        lambda a, b: np.concatenate([np.asarray(a), np.asarray(b)]), clients.examples, examples
-    )
     common = np.arange(own, own + shared)
     rows = [np.concatenate([clients.rows(i), common]) for i in range(len(clients))]
     return Clients.from_rows(together, rows)
@@ -56,6 +55,7 @@ def collect(clients: Clients, senders: int, each: int, seed: int = 0) -> Tree:
 
     Reference: Mai, La and Zhang, "Federated learning with server learning", 2022.
     """
+    check_clients("collect", clients, joined=False)
     check_counts("collect", senders=senders, each=each)
     able = np.flatnonzero(clients.sizes)
     if senders > len(able):
@@ -64,7 +64,7 @@ def collect(clients: Clients, senders: int, each: int, seed: int = 0) -> Tree:
             f"{len(able)}.",
             about=("clients",),
         )
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     chosen = rng.choice(able, senders, replace=False)
     rows = np.concatenate([rng.permutation(clients.rows(i))[:each] for i in chosen])
     return tree.map(lambda a: np.asarray(a)[rows], clients.examples)

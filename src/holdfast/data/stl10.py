@@ -3,7 +3,7 @@
 import numpy as np
 
 from holdfast.data.cache import Archive, File, Folder, contents
-from holdfast.data.checks import check_limits
+from holdfast.data.checks import check_limits, generator
 from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
 from holdfast.data.images import CIFAR10_SCALE, Scale, as_floats
@@ -58,7 +58,7 @@ def stl10(
     scale = CIFAR10_SCALE if normalise else None
     train, test = (_examples(raw[k], raw[k + 1], as_cifar10, scale) for k in (0, 2))
     if max_per_class is not None:
-        order = np.random.default_rng(seed).permutation(len(train.y))
+        order = generator(seed).permutation(len(train.y))
         rows = [order[train.y[order] == label][:max_per_class] for label in np.unique(train.y)]
         chosen = np.sort(np.concatenate(rows))
         train = Examples(train.x[chosen], train.y[chosen])

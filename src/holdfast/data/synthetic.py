@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.data.checks import check_counts
+from holdfast.data.checks import check_counts, generator
 from holdfast.data.clients import Clients, Examples
 from holdfast.data.dataset import Dataset
 from holdfast.errors import HoldfastError, did_you_mean, explain_arguments
@@ -68,7 +68,7 @@ def synthetic_logistic(
         )
     check_counts(who, clients=clients, features=features, classes=classes, examples=examples)
     _check_not_negative(who, gamma=gamma, test_share=test_share)
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     spread = {"type1": 0.0, "type2": 0.0, "type3": 0.0, kind: gamma}
     sizes = examples * np.exp(spread["type3"] * rng.standard_normal(clients))
     sizes = np.maximum(1, sizes.astype(np.int64))
@@ -132,7 +132,7 @@ def sine(
         raise HoldfastError(
             f"sine: first_share={first_share}; give a number from 0 to 1.", about=("first_share",)
         )
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     amplitudes, phases = rng.uniform(0.1, 0.5, 2), rng.uniform(0, 2 * np.pi, 2)
     group = (np.arange(clients) >= round(first_share * clients)).astype(np.int64)
 
@@ -194,7 +194,7 @@ def quadratics(
         raise HoldfastError(
             f"quadratics: condition={condition}; give a number of at least 1.", about=("condition",)
         )
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     axes = np.linalg.qr(rng.standard_normal((clients, dimension, dimension)))[0]
     eigenvalues = condition ** rng.uniform(0, 1, (clients, dimension, 1))
     centres = rng.standard_normal(dimension) + heterogeneity * rng.standard_normal(

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.data.checks import check_share
+from holdfast.data.checks import check_share, generator
 from holdfast.data.clients import Examples, check_finite, count
 from holdfast.data.dataset import Dataset
 from holdfast.errors import HoldfastError, explain_arguments
@@ -66,7 +66,7 @@ def _tested(n: int, owners: np.ndarray | None, share: float, seed: int) -> np.nd
         group = np.unique(owners, return_inverse=True)[1]
     sizes = np.bincount(group)
     kept = np.minimum(np.round(sizes * share).astype(np.int64), sizes - 1)
-    shuffled = np.random.default_rng(seed).permutation(n)
+    shuffled = generator(seed).permutation(n)
     by_group = shuffled[np.argsort(group[shuffled], kind="stable")]
     place = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     tested = np.zeros(n, bool)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.data.checks import check_counts
+from holdfast.data.checks import check_counts, generator
 from holdfast.data.clients import Clients, count
 from holdfast.data.labels import read_labels
 from holdfast.data.partition.common import even_sizes, grouped
@@ -43,8 +43,13 @@ def by_classes(
     """
     check_counts("partition", clients=clients)
     names, y = read_labels(data, labels, "partition.by_classes")
+    check_counts("partition.by_classes", classes=classes)
     found = len(names)
-    if not 1 <= classes <= found:
+    if not found:
+        raise HoldfastError(
+            "partition.by_classes: the data has no examples; give some.", about=("data",)
+        )
+    if classes > found:
         raise HoldfastError(
             f"partition.by_classes: classes={classes} of {found}; give 1..{found}.",
             about=("classes",),
@@ -55,7 +60,7 @@ def by_classes(
             f"{found} classes; give more clients or more classes each.",
             about=("clients",),
         )
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     dealt = rng.permutation(_balanced_draw(rng, clients, classes, found)).reshape(-1)
     rows, owner = [], []
     for own, places in zip(_positions(y, found), _positions(dealt, found), strict=True):
@@ -104,7 +109,7 @@ def shards(
     check_counts("partition", clients=clients)
     check_counts("partition.shards", per_client=per_client)
     _, y = read_labels(data, labels, "partition.shards")
-    receiver = np.random.default_rng(seed).permutation(clients * per_client) // per_client
+    receiver = generator(seed).permutation(clients * per_client) // per_client
     owner = np.repeat(receiver, even_sizes(n, clients * per_client))
     rows = np.argsort(y, kind="stable")
     return grouped(data, rows, owner, np.bincount(owner, minlength=clients))
@@ -139,7 +144,7 @@ def stratified(data: Tree, clients: int, seed: int = 0, labels: Any = None) -> C
     """
     check_counts("partition", clients=clients)
     _, y = read_labels(data, labels, "partition.stratified")
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     mixed = rng.permutation(len(y))
     rows = mixed[np.argsort(y[mixed], kind="stable")]
     owner = rng.permutation(clients)[np.arange(len(y)) % clients]

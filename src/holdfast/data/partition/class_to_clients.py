@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.data.checks import check_counts
+from holdfast.data.checks import check_counts, generator, is_whole
 from holdfast.data.clients import Clients
 from holdfast.data.labels import read_labels
 from holdfast.data.partition.common import (
@@ -83,17 +83,17 @@ def dirichlet_by_class(
     check_counts("partition", clients=clients)
     average = n / clients
     least = int(average / 2) if min_examples is None else min_examples
-    if not 0 <= least <= average:
+    if not is_whole(least) or not 0 <= least <= average:
         raise HoldfastError(
-            f"partition.dirichlet_by_class: min_examples={min_examples} with {n} examples for {clients} "
+            f"partition.dirichlet_by_class: min_examples={min_examples!r} with {n} examples for {clients} "
             f"clients; give 0..{int(average)}.",
             about=("min_examples",),
         )
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     rows = rng.permutation(n)
     rows = rows[np.argsort(y[rows], kind="stable")]
     amounts = np.bincount(y, minlength=classes)
-    tries = min(_MOST_TRIES, max(1, _MOST_DRAWS // (clients * classes)))
+    tries = min(_MOST_TRIES, max(1, _MOST_DRAWS // max(1, clients * classes)))
     for _ in range(tries):
         owner = _share_out(rng, amounts, clients, concentration, average)
         if np.bincount(owner, minlength=clients).min() >= least:

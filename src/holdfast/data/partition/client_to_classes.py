@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.data.checks import check_counts
+from holdfast.data.checks import check_counts, generator
 from holdfast.data.clients import Clients
 from holdfast.data.labels import read_labels
 from holdfast.data.partition.common import (
@@ -70,7 +70,7 @@ def dirichlet(
     names, y = read_labels(data, labels, "partition.dirichlet")
     classes = len(names)
     check_concentration(concentration, "dirichlet")
-    n, rng = len(y), np.random.default_rng(seed)
+    n, rng = len(y), generator(seed)
     wanted = _sizes(rng, n, clients, sizes, sigma)
     # In logarithms: at small concentrations gamma variates underflow to zero for every class.
     log_prior = log_gamma(rng, concentration, (clients, classes))
@@ -113,6 +113,10 @@ def _sizes(
         )
     check_counts("partition", clients=clients)
     wanted = np.asarray(sizes)
+    if wanted.ndim != 1 or wanted.dtype.kind not in "iu":
+        raise HoldfastError(
+            f"partition.dirichlet: sizes={sizes!r}; give {clients} whole numbers.", about=("sizes",)
+        )
     if len(wanted) != clients or wanted.min() < 0 or wanted.sum() > n:
         raise HoldfastError(
             f"partition.dirichlet: sizes are {len(wanted)} numbers adding up to {wanted.sum()}; "

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from holdfast.data.checks import check_counts
+from holdfast.data.checks import check_counts, is_number
 from holdfast.data.clients import Clients
 from holdfast.errors import HoldfastError
 from holdfast.trees import Tree
@@ -21,9 +21,9 @@ def lognormal_sizes(
 ) -> np.ndarray:
     """Lognormal sizes rescaled to the total; what rounding leaves goes to the largest fractions."""
     even = even_sizes(examples, clients)
-    if not 0 <= sigma < math.inf:
+    if not is_number(sigma) or not 0 <= sigma < math.inf:
         raise HoldfastError(
-            f"partition.{who}: sigma={sigma}; give a number of at least 0.", about=("sigma",)
+            f"partition.{who}: sigma={sigma!r}; give a number of at least 0.", about=("sigma",)
         )
     if sigma == 0:
         return even
@@ -39,9 +39,9 @@ def lognormal_sizes(
 
 def check_concentration(concentration: float, who: str) -> None:
     """Refuse what is not a concentration, or so extreme that its logarithms overflow."""
-    if not concentration > 0:
+    if not is_number(concentration) or not concentration > 0:
         raise HoldfastError(
-            f"partition.{who}: concentration={concentration}; give a number above 0.",
+            f"partition.{who}: concentration={concentration!r}; give a number above 0.",
             about=("concentration",),
         )
     if not 1e-200 <= concentration <= 1e200:

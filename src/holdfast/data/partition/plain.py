@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.data.checks import check_counts
+from holdfast.data.checks import check_counts, generator
 from holdfast.data.clients import Clients, count
+from holdfast.data.labels import classes_of
 from holdfast.data.partition.common import even_sizes, lognormal_sizes
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.trees import Tree
@@ -36,7 +37,7 @@ def iid(data: Tree, clients: int, seed: int = 0) -> Clients:
     """
     n = count(data)
     sizes = even_sizes(n, clients)
-    order = np.random.default_rng(seed).permutation(n)
+    order = generator(seed).permutation(n)
     return Clients(data, order, np.concatenate([[0], np.cumsum(sizes)]))
 
 
@@ -65,7 +66,7 @@ def lognormal(data: Tree, clients: int, sigma: float, seed: int = 0) -> Clients:
 
     Reference: Acar et al., "Federated learning based on dynamic regularization", 2021.
     """
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     n = count(data)
     sizes = lognormal_sizes(rng, n, clients, sigma, "lognormal")
     return Clients(data, rng.permutation(n), np.concatenate([[0], np.cumsum(sizes)]))
@@ -112,11 +113,13 @@ def by(data: Tree, client_of_row: Any) -> Clients:
         [[1], [0, 2], [3]]
     """
     owner = np.asarray(client_of_row)
-    if len(owner) != count(data):
+    if owner.shape != (count(data),):
         raise HoldfastError(
-            f"partition.by: {len(owner)} owners for {count(data)} examples; give one per example.",
-            about=("owners",),
+            f"partition.by: owners of shape {owner.shape} for {count(data)} examples; give one per "
+            f"example.",
+            about=("client_of_row",),
         )
-    _, sizes = np.unique(owner, return_counts=True)
+    names, owner = classes_of(owner, "partition.by", "client_of_row")
+    sizes = np.bincount(owner, minlength=len(names))
     order = np.argsort(owner, kind="stable")
     return Clients(data, order, np.concatenate([[0], np.cumsum(sizes)]))

@@ -46,8 +46,8 @@ def picture(clients: Clients, path: str | os.PathLike[str], labels: Any = None) 
         ...     hf.data.split.picture(clients, pathlib.Path(folder) / "split.png").name
         'split.png'
     """
-    figure = new_figure("split.picture", path, (9, 4.6))
     found = owned_labels(clients, labels)
+    figure = new_figure("split.picture", path, (9, 4.6))
     if found is None:
         _draw_sizes(figure.subplots(), np.sort(clients.sizes)[::-1], "clients, sorted by size")
     elif len(clients) <= _MOST_BUBBLES[0] and len(found[0]) <= _MOST_BUBBLES[1]:
@@ -59,10 +59,14 @@ def picture(clients: Clients, path: str | os.PathLike[str], labels: Any = None) 
 
 def new_figure(who: str, path: str | os.PathLike[str], inches: tuple[float, float]) -> "Figure":
     """An empty figure that can be saved under the path."""
-    if Path(path).suffix not in _FORMATS:
+    if not isinstance(path, str | os.PathLike) or Path(path).suffix not in _FORMATS:
         raise HoldfastError(
             f"{who}: {path} does not say the format; let it end in {', '.join(_FORMATS)}.",
             about=("path",),
+        )
+    if not Path(path).parent.is_dir():
+        raise HoldfastError(
+            f"{who}: the folder of {path} is not there; make it, or give another.", about=("path",)
         )
     try:
         from matplotlib.figure import Figure

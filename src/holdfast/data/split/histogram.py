@@ -42,8 +42,12 @@ def histogram(
 
     Reference: Acar et al., "Federated learning based on dynamic regularization", 2021, figure 3.
     """
-    wanted = np.asarray(shares, float).reshape(-1)
-    if not len(wanted) or not ((wanted > 0) & (wanted <= 1)).all():
+    wanted = np.asarray(shares).reshape(-1)
+    if (
+        wanted.dtype.kind not in "fiu"
+        or not ((wanted > 0) & (wanted <= 1)).all()
+        or not len(wanted)
+    ):
         raise HoldfastError(
             f"split.histogram: shares={shares}; give numbers above 0, at most 1, such as 0.8.",
             about=("shares",),
@@ -60,7 +64,7 @@ def histogram(
 def histogram_picture(
     splits: Clients | Mapping[str, Clients],
     path: str | os.PathLike[str],
-    shares: Sequence[float] = _SHARES,
+    shares: Any = _SHARES,
     labels: Any = None,
 ) -> Path:
     """Save FedDyn's figure 3: `histogram` of one split, or of several by name, a panel per share.
@@ -68,7 +72,7 @@ def histogram_picture(
     Args:
         splits: the population; or several under their names, with the same classes.
         path: the file; its ending (.png, .pdf or .svg) is the format.
-        shares: of a client's examples; one panel each.
+        shares: of a client's examples, as many as there shall be panels.
         labels: one per example of each split's examples; their `.y` unless given.
 
     Example:
@@ -83,9 +87,10 @@ def histogram_picture(
         ...     hf.data.split.histogram_picture(splits, pathlib.Path(folder) / "split.png").name
         'split.png'
     """
-    named = {"": splits} if isinstance(splits, Clients) else dict(splits)
+    named = splits if isinstance(splits, Mapping) else {"": splits}
     if not named:
         raise HoldfastError("split.histogram_picture: no split; give one.", about=("splits",))
+    shares = np.atleast_1d(shares)
     figure = new_figure("split.histogram_picture", path, (9, 3.2))
     tables = {name: histogram(clients, shares, labels) for name, clients in named.items()}
     classes = max(table.shape[1] for table in tables.values())

@@ -104,7 +104,8 @@ def statistics(clients: Clients, labels: Any = None) -> Statistics:
         >>> hf.data.split.statistics(clients).numbers()["classes_most"]
         6
     """
-    sizes, found = clients.sizes, owned_labels(clients, labels)
+    found = owned_labels(clients, labels)
+    sizes = clients.sizes
     if found is None or not len(clients.order):
         return Statistics(sizes)
     names, y = found

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.data.clients import Clients
+from holdfast.data.clients import Clients, check_clients
 from holdfast.data.labels import read_labels
 from holdfast.errors import HoldfastError, explain_arguments
 
@@ -52,6 +52,7 @@ def owned_labels(clients: Clients, labels: Any) -> tuple[np.ndarray, np.ndarray]
     None where labels are not given and `.y` is no whole number per example: it is then a target of
     regression, a text, or not there.
     """
+    check_clients("split", clients)
     if labels is None:
         own = np.asarray(getattr(clients.examples, "y", 0.0))
         if own.ndim != 1 or own.dtype.kind not in "biuSUO":
