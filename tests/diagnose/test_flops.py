@@ -1,18 +1,23 @@
 """Floating-point operations of clients, against XLA's own count and by hand."""
 
 import dataclasses
+import io
+import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from rich.console import Console
 
 import holdfast as hf
 from holdfast.config.build import study
 from holdfast.config.file import read
 from holdfast.engine.flops import ClientWork, flops
 from holdfast.engine.setup import checked
+from holdfast.runs import compare
+from holdfast.runs.results import MethodResult, Results
 from tests.problems import same_bits, tiny_clients
 
 
@@ -115,6 +120,32 @@ def test_joined_populations_count_their_own_batches_steps_and_losses():
     )
     together = counted(fedavg, **joined)
     np.testing.assert_allclose(together, np.concatenate(apart), rtol=1e-12)
+
+
+def test_a_comparison_shows_computation_beside_bytes_if_it_was_asked_for():
+    def method(label, **work):
+        records = [
+            {
+                "round": t,
+                "loss": 1.0,
+                "bytes_down": 4,
+                "bytes_up": 4,
+                **{n: w * t for n, w in work.items()},
+            }
+            for t in (1, 3)
+        ]
+        return MethodResult(label, (hf.History(tuple(records)),), (), True)
+
+    def shown(*methods):
+        console = Console(width=120, record=True, file=io.StringIO())
+        console.print(compare.table(Results(methods, "loss", None, ())))
+        return console.export_text()
+
+    said = shown(method("both", mflop_per_client=0.023), method("neither"))
+    assert re.search(r"method +MB +final +Mflop", said)
+    assert re.search(r"both .* 0\.0460", said)
+    assert "operations of a client in a round" in said
+    assert "Mflop" not in shown(method("neither"))
 
 
 def test_files_may_ask_for_it(tmp_path):

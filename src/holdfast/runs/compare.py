@@ -89,6 +89,9 @@ def _columns(results: Results, against: MethodResult) -> Iterator[Column]:
         if any(s.spent for s in models):
             yield "models", [_brief(s, 1) for s in models]
         yield "seconds", [_brief(m.seconds_to(target, metric, window), 1) for m in methods]
+    work = [m.average("mflop_per_client") for m in methods]
+    if any(s.reached for s in work):
+        yield "Mflop", [_brief(s, _digits(s)) for s in work]
     rise = [m.rise_time(metric, window) for m in methods]
     if any(s.reached for s in rise):
         yield "rise", [_brief(s, 0) for s in rise]
@@ -120,6 +123,8 @@ def different_objectives(objectives: Mapping[str, str]) -> str | None:
 
 def notes(results: Results, against: MethodResult) -> Iterator[str]:
     """What stands below the table: how its columns are counted, and what is said too boldly by it."""
+    if any(m.average("mflop_per_client").reached for m in results.methods):
+        yield "Mflop: millions of floating-point operations of a client in a round."
     several = different_objectives({m.label: m.averages_over for m in results.methods})
     if several is not None:
         yield several

@@ -72,6 +72,12 @@ class MethodResult:
         """Sums of columns over all rounds run."""
         return self._spent(names, [_last_round(h) for h in self.histories])
 
+    def average(self, name: str) -> Spread:
+        """The mean of a column over the rounds that have it; none where no round has."""
+        return Spread(
+            tuple(float(np.nanmean(h[name])) if name in h.columns else None for h in self.histories)
+        )
+
     def rise_time(self, metric: str, window: int = 1) -> Spread:
         """Rounds to 90 % of where each seed ended; none for a metric that is better low."""
         about = find(metric, self.directions)
