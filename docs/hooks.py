@@ -55,7 +55,7 @@ LISTS = {
         "Wires and compressors",
         "How replies travel. A compressor turns numbers into fewer bits; a wire keeps that from "
         "losing the optimum. What the ledger counts is the code.",
-        ["wire", "compressor"],
+        ["wire", "compressor", "clip"],
     ),
     "evaluators": (
         "Evaluators",

@@ -150,7 +150,7 @@ def run(
     from holdfast.config.file import read
     from holdfast.runs.execute import create
 
-    study = build.study(read(file, changes or ()))
+    study = build.study(read(file, changes or ()), pretrained=not dry_run)
     _describe(study)
     if dry_run:
         return

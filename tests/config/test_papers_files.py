@@ -56,6 +56,7 @@ def test_what_show_prints_is_valid(kind, tmp_path):
         table = table[0] if isinstance(table, list) else table
         table = {"name": table.pop("schedule"), **table} if kind == "schedule" else table
         (tmp_path / "e.toml").write_text(entry(kind, name))
+        table = {"name": name, **table} if kind == "clip" else table  # it has a key of its own
         named(read(tmp_path / "e.toml"), (kind,), kind, table)
 
 
@@ -69,3 +70,67 @@ def test_optimisers_by_name(tmp_path):
     assert made.methods[0].local.optimizer is optax.adam
     with pytest.raises(ExperimentFileError, match="`learning_rate` is missing"):
         study(read(path, ["algorithm.one_way_transfer.server_optimizer=adam"]))
+
+
+# What the papers print for one method and not for another: each value in its own place.
+PER_METHOD = """\
+rounds = 3
+data = "breast_cancer"
+partition = { name = "iid", clients = 4 }
+model = { name = "binary_mlp", hidden = [4] }
+local = { learning_rate = 0.05, steps = 2, batch_size = 8 }
+server = { examples = 40, local = { learning_rate = 1.0, steps = 2, batch_size = 20, clip = 0.2 } }
+
+[[algorithm]]
+name = "fedavg"
+server_learning_rate = 1.0
+local = { momentum = 0.9, batch_size = 16 }
+
+[[algorithm]]
+name = "scaffold"
+server_learning_rate = 2.236
+local = { learning_rate = { schedule = "multi_step", value = 0.05, rounds = [1, 2], factor = 0.1 } }
+
+[[algorithm]]
+name = "fedpvr"
+mask = "classifier"
+local = { momentum = 0.9, momentum_on = "!classifier" }
+
+[[algorithm]]
+name = "parallel_training"
+federated = 0.75
+central = 0.25
+adaptive_clip = { initial = 0.1 }
+
+[[algorithm]]
+name = "one_way_transfer"
+federated = 0.75
+central = 0.25
+adaptive_clip = { initial = 0.1 }
+server = { gradient_batch_size = 30 }
+
+[[algorithm]]
+name = "two_way_transfer"
+federated = 0.75
+central = 0.25
+adaptive_clip = { initial = 0.1 }
+server = { local = { steps = 1, batch_size = 10 } }
+"""
+
+
+def test_a_method_may_have_what_others_have_not(tmp_path):
+    (tmp_path / "e.toml").write_text(PER_METHOD)
+    made = {m.label: m for m in study(read(tmp_path / "e.toml")).methods}
+    local = {name: m.local for name, m in made.items()}
+    assert [m.momentum for m in local.values()] == [0.9, None, 0.9, None, None, None]
+    assert local["fedpvr"].momentum_on("hidden_0/kernel")
+    assert not local["fedpvr"].momentum_on("classifier/bias")
+    assert local["fedavg"].batch_size == 16
+    rate = local["scaffold"].learning_rate
+    assert [rate(t) for t in range(3)] == pytest.approx([0.05, 0.005, 0.0005])
+    assert made["scaffold"].algorithm.rule.rules[-1].settings["learning_rate"] == 2.236
+    server = {name: m.server for name, m in made.items()}
+    assert [s.local.steps for s in server.values()] == [2] * 5 + [1]
+    assert [s.local.batch_size for s in server.values()] == [20] * 5 + [10]
+    assert server["one_way_transfer"].gradient_batch_size == 30
+    assert {s.local.clip for s in server.values()} == {0.2}

@@ -358,3 +358,20 @@ def test_users_are_dealt_to_clients_and_server(folder):
     assert "`owners` is 6 of 6 owners" in refused(OWNERS.replace("owners = 2", "owners = 6"))
     nobody = OWNERS.replace('name = "sine", clients = 8', 'name = "breast_cancer"')
     assert "but nobody owns these examples" in refused(nobody)
+
+
+def test_a_look_at_a_file_does_not_train(folder, monkeypatch):
+    def no_training(*_, **__):
+        raise AssertionError("trained")
+
+    monkeypatch.setattr("holdfast.config.server.pretrain", no_training)
+    (folder / "experiment.toml").write_text(FILE)
+    assert "fedavg_plus" in holdfast("run", "experiment.toml", "--dry-run")
+    with pytest.raises(AssertionError, match="trained"):
+        studied()
+
+
+def test_a_table_without_a_name_has_none(folder):
+    said = refused(FILE.replace("batch_size = 8", 'batch_size = 8\nname = "x"'))
+    assert "unknown key `name` in [local]; remove it." in said
+    assert "line 17:" in said

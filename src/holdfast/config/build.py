@@ -146,8 +146,8 @@ class Study:
         known = self._made.pop((method.label, seed), None)
         return self._make(method, seed) if known is None else known
 
-    def _make(self, method: Method, seed: int) -> Experiment:
-        before = method.at_server.pretraining
+    def _make(self, method: Method, seed: int, pretrained: bool = True) -> Experiment:
+        before = method.at_server.pretraining if pretrained else None
         return Experiment(
             method.algorithm,
             self.model,
@@ -177,8 +177,11 @@ def sections(file: ExperimentFile) -> FileSchema:
     return found
 
 
-def study(file: ExperimentFile) -> Study:
-    """Build everything, and refuse what cannot work with the line it stands on."""
+def study(file: ExperimentFile, pretrained: bool = True) -> Study:
+    """Build everything, and refuse what cannot work with the line it stands on.
+
+    To look at a file, `pretrained=False` leaves out training before the first round.
+    """
     given = sections(file)
     trained = federation(file, given)
     model, clients, tests = trained.model, trained.clients, trained.tests
@@ -214,7 +217,7 @@ def study(file: ExperimentFile) -> Study:
             f"`window` is {made.window}, and {made.rounds} rounds have {evaluations} evaluations, so no "
             f"mean of {made.window} would be there; give at most {evaluations}.",
         )
-    measured = _try_out(made)
+    measured = _try_out(made, pretrained)
     asked = given.metric
     if asked is None and any(m.algorithm.adapt for m in methods) and made.measures_clients:
         # What a method deploys is what it is judged by.
@@ -350,16 +353,17 @@ def _brief(value: Any) -> str:
     return "-".join(map(str, value.values())) if isinstance(value, dict) else str(value)
 
 
-def _try_out(made: Study) -> list[str]:
+def _try_out(made: Study, pretrained: bool) -> list[str]:
     """Put every method together once, so that nothing is refused after the first has run."""
     measured: list[str] = []
     for method in made.methods:
         try:
-            experiment = made._make(method, made.seeds[0])
+            experiment = made._make(method, made.seeds[0], pretrained)
             setup = checked(experiment)
         except HoldfastError as error:
             raise method.swept.file.error(_location(method, error.about), str(error)) from None
-        made._made[method.label, made.seeds[0]] = experiment
+        if pretrained or method.at_server.pretraining is None:
+            made._made[method.label, made.seeds[0]] = experiment
         made.objectives[method.label] = averages_over(setup)
         if not measured:
             measured = _names(made, setup.params)

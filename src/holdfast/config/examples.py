@@ -26,6 +26,7 @@ def text(name: str) -> str:
 _LOCATIONS = {
     "algorithm": "[[algorithm]]",
     "compressor": "compressor = ",
+    "clip": "adaptive_clip = ",
     "wire": "wire = ",
     "solver": "solver = ",
     "optimizer": "optimizer = ",
@@ -64,7 +65,9 @@ def entry(kind: str, name: str) -> str:
     if kind == "optimizer":
         required.pop("learning_rate", None)  # that of [local]
     key = "schedule" if kind == "schedule" else "name"
-    values = {key: f'"{name}"', **required, **_CHOICES.get(name, {})}
+    # An entry of [[algorithm]] has its clip by a key of its own, without a name.
+    named = {} if kind == "clip" else {key: f'"{name}"'}
+    values = {**named, **required, **_CHOICES.get(name, {})}
     location = _LOCATIONS.get(kind, f"[{kind}]")
     if location.endswith("= "):
         inside = ", ".join(f"{n} = {v}" for n, v in values.items())

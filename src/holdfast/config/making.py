@@ -69,6 +69,8 @@ def make_local(file: ExperimentFile, at: KeyPath, table: dict[str, Any]) -> Loca
 
 def make_plain(file: ExperimentFile, at: KeyPath, kind: Callable[..., Any], table: Any) -> Any:
     """What a table without a name is for, made with its keys as arguments."""
+    if "name" in table:
+        raise file.error((*at, "name"), f"unknown key `name` in [{at[-1]}]; remove it.")
     checked = schema.check(file, at, schema.arguments(kind), {"name": "", **table})
     given = checked.model_dump(exclude_unset=True, exclude={"name"})
     hints = schema.hints(kind)
