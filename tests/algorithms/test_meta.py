@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 import holdfast as hf
-from tests.problems import QUADRATIC, random_quadratics, same_bits, tiny_clients
+from tests.engine.test_select import MODEL, viewers
+from tests.problems import (
+    QUADRATIC,
+    largest_difference,
+    random_quadratics,
+    same_bits,
+    tiny_clients,
+)
 
 
 def test_fomaml_follows_the_gradient_after_the_inner_steps(x64):
@@ -105,3 +112,35 @@ def test_a_client_without_data_and_pooled_clients_adapt_to_nothing():
         )
     with pytest.raises(hf.HoldfastError, match="adapt=3; give"):
         dataclasses.replace(hf.algorithms.reptile(), adapt=3)
+
+
+def test_each_population_adapts_as_it_trains(x64):
+    a, b = random_quadratics(1, clients=3)[0], random_quadratics(2, clients=4)[0]
+    joined = hf.join([hf.Population(p, QUADRATIC, weight=1.0) for p in (a, b)])
+    local = (hf.Local(0.1, steps=2), hf.Local(0.2, steps=1))
+    run = hf.simulate(hf.algorithms.reptile(), **joined._asdict(), local=local, rounds=2)
+    for client, clients, i, how in ((1, a, 1, 0), (5, b, 2, 1)):
+        curvature, centre = (np.asarray(e)[i] for e in clients.examples)
+        rate, steps = local[how].learning_rate, local[how].steps
+        expected = centre + (1 - rate * curvature) ** steps * (np.asarray(run.params) - centre)
+        np.testing.assert_allclose(run.personal(client), expected, atol=1e-12)
+
+
+def test_adapted_models_are_the_same_with_select_and_after_a_resume(tmp_path):
+    def run(rounds, select=False, checkpoint=None, adapt=True):
+        algorithm = dataclasses.replace(hf.algorithms.reptile(0.5), adapt=adapt)
+        local = hf.Local(0.1, steps=2, batch_size=2)
+        settings = {"select": select, "evaluate": hf.evaluate.personal(viewers())}
+        return hf.simulate(
+            algorithm, MODEL, viewers(), local, rounds, checkpoint=checkpoint, **settings
+        )
+
+    whole = run(3)
+    assert largest_difference(run(3, select=True).personal(1), whole.personal(1)) < 1e-6
+    run(2, checkpoint=tmp_path)
+    gone_on = run(3, checkpoint=tmp_path)
+    assert same_bits(gone_on.personal(1), whole.personal(1))
+    assert gone_on.history["personal_loss"].tolist() == whole.history["personal_loss"].tolist()
+    # What was measured before would not be comparable.
+    with pytest.raises(hf.HoldfastError, match="another evaluation"):
+        run(4, checkpoint=tmp_path, adapt=hf.Local(0.1, steps=7))

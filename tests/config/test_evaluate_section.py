@@ -172,6 +172,33 @@ def test_a_second_test_set_and_every_evaluator_by_name(tmp_path):
     assert last["smoothness_max"] == pytest.approx(bent.smoothness.max(), rel=1e-6)
 
 
+def test_an_evaluator_of_ones_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "counting.py").write_text(COUNTING)
+    text = '\n[[evaluate.also]]\nname = "counting.py:Examples"\non = "train"\n'
+    given = made(tmp_path, text, ['metric="train_examples"'])
+    history = hf.simulate(given.experiment(given.methods[0], 0), rounds=1).history
+    assert history["train_examples"].tolist() == [1438]
+
+
+COUNTING = """
+import dataclasses
+import holdfast as hf
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    examples: hf.Examples
+    every: int = 1
+    name: str = ""
+    keeps_last_models = False
+
+    def check(self, model, params, clients):
+        assert clients == 5
+
+    def __call__(self, view):
+        return {f"{self.name}_examples": len(self.examples.y)}
+"""
+
 WRONG = {
     "a set of another shape": (
         '[[evaluate.test]]\nname = "other"\ndata = { name = "breast_cancer" }\n',

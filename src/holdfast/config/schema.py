@@ -19,7 +19,7 @@ from holdfast.core.algorithm import Algorithm
 from holdfast.core.hyper import Hyper
 from holdfast.core.local import Local
 from holdfast.core.wire import Wire
-from holdfast.data.clients import Clients
+from holdfast.data.clients import Clients, Examples
 from holdfast.errors import HoldfastError, right_name
 from holdfast.solvers import Solver
 from holdfast.wires import Compressor
@@ -311,11 +311,12 @@ def is_local(hint: Any) -> bool:
 
 def supplied(evaluator: Callable[..., Any]) -> dict[str, str]:
     """Arguments of an evaluator that the experiment has, and what they are."""
-    known = {"examples": (Any, "examples"), "name": (str, "prefix")}
+    # Without a type, what an argument is called says it.
+    known = {"examples": ((Any, Hyper, Examples), "examples"), "name": ((str, Hyper), "prefix")}
     found = {}
     for name, hint in hints(evaluator).items():
-        wanted, what = known.get(name, (Clients, "clients"))
-        if hint is wanted or (name == "examples" and hint is Hyper):
+        wanted, what = known.get(name, ((Clients,), "clients"))
+        if any(hint is one for one in wanted):
             found[name] = what
     return found
 

@@ -69,7 +69,10 @@ def _columns(results: Results, against: MethodResult) -> Iterator[Column]:
         results.target,
         results.window,
     )
-    final = ("final", [in_figures(m.last(metric, window), digits=3, between="±") for m in methods])
+    final = (
+        "final",
+        [in_figures(m.last(metric, window), precision=3, between="±") for m in methods],
+    )
     total = [m.in_all("bytes_down", "bytes_up").per(1e6) for m in methods]
     if target is None:
         # The deviation is of no interest: it is how many rounds were run.
