@@ -51,6 +51,7 @@ ALGORITHMS = {
     "diana": hf.algorithms.diana(hf.wires.RandK(k=9, shared_seed=True), beta=0.2),
     "fomaml": hf.algorithms.fomaml(learning_rate=0.3),
     "reptile": hf.algorithms.reptile(learning_rate=0.5),
+    "diana from gradients": hf.algorithms.diana(hf.wires.RandK(k=9), start="gradients"),
     "damped scaffold through diana": hf.Algorithm(
         hf.Uploaded(hf.rules.ControlVariate(damping=0.1)), hf.wires.Diana(hf.wires.Natural())
     ),

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -277,3 +278,91 @@ def test_what_theory_has_no_step_for_is_refused(x64):
     )
     assert begun.local.learning_rate == 0.3
     assert hf.simulate(begun, rounds=2).state.round == 2
+
+
+def _wave_loss(w, batch):
+    """Neither convex nor concave, between 0 and 2, and bent by at most |a|^2 / 4 at any w."""
+    u = jnp.sum(batch.x * (w[None] - batch.y), axis=1)
+    return 2 * u**2 / (4 + u**2)
+
+
+WAVES = hf.Model(
+    init=lambda key, examples: jnp.zeros(examples.x.shape[1], examples.x.dtype) + 1.0,
+    loss=_wave_loss,
+    name="waves",
+)
+
+
+def test_shifts_begin_at_the_gradients_if_asked(x64):
+    clients, _ = random_quadratics(7)
+    local, wire = hf.Local(0.05, steps=1), hf.wires.Natural()
+    plain = hf.simulate(
+        hf.algorithms.fedavg(weighting="uniform"), QUADRATIC, clients, local, rounds=1
+    )
+    asked = hf.algorithms.diana(wire, start="gradients")
+    states = hf.rounds(asked, QUADRATIC, clients, local)
+    first, second = next(states), next(states)
+    np.testing.assert_allclose(first.params, plain.params, rtol=1e-12)
+    curvature, centre = (np.asarray(a) for a in clients.examples)
+    for i in (0, 9):
+        shift = np.asarray(first.client_states[i].wire[0])
+        np.testing.assert_allclose(shift, 0.05 * curvature[i] * centre[i], rtol=1e-12)
+    np.testing.assert_allclose(first.server.wire[0], plain.params, rtol=1e-12)
+    # The whole reply is paid for once.
+    whole, code = 10 * 4 * 64, 10 * wire.bits(4, np.float64)
+    assert [entry.bits_up * 10 for entry in second.ledger.entries] == [whole, code]
+    # After another first round it is the second that is whole.
+    after = hf.simulate(
+        asked,
+        QUADRATIC,
+        clients,
+        local,
+        rounds=3,
+        first_round=hf.algorithms.fedavg(weighting="uniform"),
+    )
+    assert [entry.bits_up * 10 for entry in after.ledger.entries] == [whole, whole, code]
+    wrapped = hf.wires.Clipped(asked.wire, bound=1e9).beginning(2)
+    assert [wrapped.inner.whole(t) for t in range(4)] == [0, 0, 1, 0]
+    with pytest.raises(hf.HoldfastError, match=r"start='ones'; give 'zeros' or 'gradients'"):
+        hf.algorithms.diana(wire, start="ones")
+
+
+def test_diana_of_theorem_8_where_losses_are_not_convex(x64):
+    rng = np.random.default_rng(1)
+    direction, centre = rng.normal(size=(8, 4)), rng.normal(size=(8, 4))
+    clients = hf.Clients.from_rows(hf.Examples(direction, centre), [[i] for i in range(8)])
+    # x_i = centre is a minimum of 0; phi(u) = 2 u^2 / (4 + u^2) has |phi''| <= 1.
+    optima = Optima(centre, np.zeros(8))
+    squares = (direction**2).sum(1)
+    known = Constants(squares, -squares / 4, centre, True)
+    assert known.case == "non-convex"
+    compressor, alpha, rounds = hf.wires.RandK(k=1), 0.9, 60
+    by = hf.algorithms.diana(compressor, start="gradients")
+    plain = hf.Experiment(
+        hf.algorithms.flix(alpha, by, optima.known()), WAVES, clients, hf.Local(1.0, steps=1)
+    )
+    experiment = hf.flix.by_theory(plain, known, start=False)
+    step = experiment.local.learning_rate
+    assert step == known.step_size(alpha, compressor, True, case="non-convex")
+
+    def gradient(x):
+        u = ((alpha * x + (1 - alpha) * centre - centre) * direction).sum(1)
+        value = 2 * u**2 / (4 + u**2)
+        slope = 16 * u / (4 + u**2) ** 2
+        return value.mean(), (alpha * slope[:, None] * direction).mean(0)
+
+    squared = []
+    for seed in range(3):
+        path = [np.ones(4)]
+        hf.simulate(
+            dataclasses.replace(experiment, seed=seed),
+            rounds=rounds - 1,
+            on_round=lambda state, path=path: path.append(np.asarray(state.params)),
+        )
+        squared.append(np.mean([np.sum(gradient(x)[1] ** 2) for x in path]))
+    assert np.mean(squared) <= 2 / (step * rounds) * gradient(np.ones(4))[0]
+    from_zero = dataclasses.replace(
+        plain, algorithm=hf.algorithms.flix(alpha, hf.algorithms.diana(compressor), optima.known())
+    )
+    with pytest.raises(hf.HoldfastError, match=r"theorem 8 .* start='gradients'"):
+        hf.flix.by_theory(from_zero, known, start=False)

@@ -1,6 +1,7 @@
 """Personal models, few bytes, and meta-learning."""
 
 import dataclasses
+from typing import Literal
 
 from holdfast.algorithms.parts import chain, server_step
 from holdfast.core.algorithm import Algorithm
@@ -139,7 +140,11 @@ def dcgd(compressor: Compressor) -> Algorithm:
 
 
 @explain_arguments
-def diana(compressor: Compressor, beta: Hyper | None = None) -> Algorithm:
+def diana(
+    compressor: Compressor,
+    beta: Hyper | None = None,
+    start: Literal["zeros", "gradients"] = "zeros",
+) -> Algorithm:
     r"""Compressed gradient descent with shifts that learn, so that the optimum is reached.
 
     $$ m_i = C_i\big(\nabla f_i(x) - h_i\big), \quad h_i \leftarrow h_i + \beta_i m_i, \quad
@@ -151,6 +156,9 @@ def diana(compressor: Compressor, beta: Hyper | None = None) -> Algorithm:
         compressor: any of `hf.wires`; with a biased one this is EF21.
         beta: $\beta$, a number or one per client; unless given, $1 / (1 + \omega)$, and 1 for a biased
             compressor.
+        start: what the shifts $h_i$ are at first: `"zeros"`, or `"gradients"`, those of the clients of the
+            first round, in which replies travel whole. The FLIX paper's corollary 2 and theorem 8 have
+            the latter.
 
     Reduces to: `dcgd` at `beta=0`.
 
@@ -172,7 +180,7 @@ def diana(compressor: Compressor, beta: Hyper | None = None) -> Algorithm:
 
     Reference: Mishchenko et al., "Distributed learning with compressed gradient differences", 2019.
     """
-    return Algorithm(wire=Diana(compressor, beta), name="diana")
+    return Algorithm(wire=Diana(compressor, beta, start), name="diana")
 
 
 @explain_arguments

@@ -40,6 +40,10 @@ class Wire(Struct):
         """Server state and one client's first state."""
         return State()
 
+    def beginning(self, t: int) -> "Wire":
+        """The same for a run whose round `t`, counted from 0, is its first with this wire."""
+        return self
+
     def send(self, broadcast: Tree, state: Tree, key: jax.Array) -> tuple[Tree, Tree]:
         """Server: what clients will have of the broadcast, and the new state."""
         return broadcast, state

@@ -114,6 +114,8 @@ def _checked(given: Experiment) -> Setup:
     own = given.local if isinstance(given.local, Local) else tuple(given.local)
     adapt = own if given.algorithm.adapt is True else given.algorithm.adapt or None
     algorithm = hyper.of_population(dataclasses.replace(given.algorithm, adapt=False), clients)
+    if given.first_round is not None:
+        algorithm = dataclasses.replace(algorithm, wire=algorithm.wire.beginning(1))
     batches = BatchPlanner(clients, given.local, given.seed)
     fits = choose.fits_on_a_device(clients, storage)
     _check_data(given.model, batches, fits)

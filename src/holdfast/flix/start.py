@@ -109,7 +109,14 @@ def by_theory(
         return changed  # nothing travels, and there is nothing to solve
     if step:
         compressor, beta = _wire_of(algorithm)
-        diana = isinstance(algorithm.wire, Diana)
+        wire = algorithm.wire
+        diana = isinstance(wire, Diana)
+        if isinstance(wire, Diana) and known.case == "non-convex" and wire.start != "gradients":
+            raise HoldfastError(
+                "by_theory: the losses are not convex, and theorem 8 is of DIANA whose shifts begin at the "
+                "gradients; give diana(compressor, start='gradients').",
+                about=("algorithm", "by"),
+            )
         size = known.step_size(values, among(compressor, able), diana, among(beta, able))
         theirs = dataclasses.replace(local, learning_rate=size)
         changed = dataclasses.replace(changed, local=theirs)

@@ -1,22 +1,32 @@
 """Compression of differences to a shift that learns, so that nothing is lost in the end."""
 
+import dataclasses
+import functools
 from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
+from jax import tree
 
 from holdfast.core.hyper import Hyper, Range, check_ranges
 from holdfast.core.rule import State
+from holdfast.core.struct import static
 from holdfast.core.wire import Wire
-from holdfast.trees import Number, Tree, add, axpy, scale, sub, zeros
+from holdfast.errors import HoldfastError
+from holdfast.trees import Number, Tree, add, axpy, nbytes, scale, select, sub, zeros
 from holdfast.wires.compressed import Compressed
 from holdfast.wires.compressor import (
     Coded,
     Compressor,
     VectorLayout,
     check_compressor,
+    code_bits,
     compress,
     decompress,
     noise_of,
+    pack_codes,
+    unpack_codes,
 )
 
 
@@ -35,6 +45,8 @@ class Diana(Wire):
         compressor: any of `hf.wires`; with a biased one this is EF21.
         beta: $\beta$, a number or one per client; unless given, $1 / (1 + \omega)$, and 1 for a biased
             compressor.
+        start: what shifts are at first: `"zeros"`, or for clients of the first round their replies to
+            it, which travel whole then: `"gradients"`, $h_i^0 = \nabla f_i(x^0)$ with one step a round.
 
     Reduces to: `Compressed` at `beta=0`; the bare wire if nothing is lost.
 
@@ -62,10 +74,24 @@ class Diana(Wire):
     ranges = MappingProxyType({"beta": Range(0, 1)})
     compressor: Compressor
     beta: Hyper | None = None
+    start: Literal["zeros", "gradients"] = static(default="zeros")
+    # 1 in the round whose replies travel whole, else 0.
+    whole: Hyper | None = None
 
     def __post_init__(self) -> None:
         check_compressor("Diana", self.compressor)
         check_ranges(self)
+        if self.start not in ("zeros", "gradients"):
+            raise HoldfastError(
+                f"Diana: start={self.start!r}; give 'zeros' or 'gradients'.", about=("start",)
+            )
+        if self.start == "gradients" and self.whole is None:
+            object.__setattr__(self, "whole", functools.partial(_is_round, 0))
+
+    def beginning(self, t: int) -> "Diana":
+        if self.start == "zeros":
+            return self
+        return dataclasses.replace(self, whole=functools.partial(_is_round, t))
 
     def init(self, payload: Tree, broadcast: Tree) -> State:
         return State(server=zeros(payload), client=zeros(payload))  # h, h_i
@@ -82,13 +108,24 @@ class Diana(Wire):
         return layout.payload(moves)
 
     def encode(self, payload: Tree, mine: Tree, key: jax.Array) -> tuple[Tree, Tree, Tree]:
-        coded = compress(self.compressor, sub(payload, mine), key)
+        coded: Any = compress(self.compressor, sub(payload, mine), key)
+        if self.whole is not None:
+            # Every shift is 0 before that round, so the reply is its difference to the shift.
+            coded = Opening(coded, select(self._is_whole, payload, zeros(payload)))
         difference, move = self.receive(coded)
         return coded, add(mine, difference), add(mine, move)
 
-    def receive(self, coded: Coded) -> Tree:
-        difference = decompress(self.compressor, coded)
-        return difference, self._move(difference)
+    @property
+    def _is_whole(self) -> jax.Array:
+        return jnp.asarray(self.whole) > 0
+
+    def receive(self, coded: Any) -> Tree:
+        if self.whole is None:
+            difference = decompress(self.compressor, coded)
+            return difference, self._move(difference)
+        difference = decompress(self.compressor, coded.coded)
+        compressed = difference, self._move(difference)
+        return select(self._is_whole, (coded.payload, coded.payload), compressed)
 
     def decode(self, mean: Tree, state: Tree, share: Number) -> tuple[Tree, Tree]:
         difference, move = mean
@@ -98,6 +135,32 @@ class Diana(Wire):
         return noise_of(self.compressor, payload)
 
     check = Compressed.check
-    bits_up = Compressed.bits_up
-    pack = Compressed.pack
-    unpack = Compressed.unpack
+
+    def bits_up(self, payload: Tree) -> int:
+        return 8 * nbytes(payload) if self.whole else code_bits(self.compressor, payload)
+
+    def pack(self, coded: Any) -> bytes:
+        if self.whole is None:
+            return pack_codes(self.compressor, coded)
+        if self.whole:
+            return super().pack(coded.payload)
+        return pack_codes(self.compressor, coded.coded)
+
+    def unpack(self, data: bytes, payload: Tree, key: jax.Array) -> Any:
+        if self.whole is None:
+            return unpack_codes(self.compressor, data, payload, key)
+        nothing = tree.map(lambda a: jnp.zeros(a.shape, a.dtype), payload)
+        if not self.whole:
+            return Opening(unpack_codes(self.compressor, data, payload, key), nothing)
+        return Opening(compress(self.compressor, nothing, key), super().unpack(data, payload, key))
+
+
+class Opening(NamedTuple):
+    """A code, and the whole reply in the round in which that travels instead; zeros in others."""
+
+    coded: Coded
+    payload: Tree
+
+
+def _is_round(wanted: int, t: int) -> float:
+    return float(t == wanted)

@@ -1,5 +1,6 @@
 """Wires around wires."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,10 @@ class WireWrapper(Wire):
     def inside(self, state: State) -> tuple[tuple[Wire, State], ...]:
         """The inner wire; a subclass that remembers something itself leaves it out here."""
         return ((self.inner, state),)
+
+    def beginning(self, t: int) -> Wire:
+        """The same around the inner wire of such a run."""
+        return dataclasses.replace(self, inner=self.inner.beginning(t))
 
 
 def _forwarded_method(name: str) -> Callable[..., Any]:
