@@ -161,3 +161,17 @@ def test_counts_of_heads_stay_counts():
         for weighting in ("uniform", "examples")
     ]
     assert float(bounds[0]) == float(bounds[1])
+
+
+def test_one_shot_with_few_of_unequal_clients_is_refused(x64):
+    clients, _, _ = problem()
+    solver = hf.solvers.GradientDescent(step=0.3, tolerance=1e-9)
+    rule = hf.algorithms.flix_one_shot(0.5, 1.0, solver).rule
+    algorithm = hf.Algorithm(rule, weighting="examples")
+    local = hf.Local(0.1, steps=1)
+    with pytest.raises(hf.HoldfastError, match="uniform weighting, or all clients in every round"):
+        hf.simulate(algorithm, QUADRATIC, clients, local, 1, cohort=hf.cohorts.fixed(2))
+    # Everybody's optima, by examples.
+    run = hf.simulate(algorithm, QUADRATIC, clients, local, 1)
+    _, curvature, pull = problem()
+    np.testing.assert_allclose(run.params, SIZES @ (pull / curvature) / SIZES.sum(), atol=1e-6)

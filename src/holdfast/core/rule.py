@@ -171,6 +171,7 @@ class Need(enum.Enum):
     FIRST = "the first place in its Chain"
     LAST = "the last place in its Chain"
     EVEN_RATES = "all clients in every round, where they are of several populations"
+    EVEN_WEIGHTS = "uniform weighting, or all clients in every round"
 
 
 MOMENTS = ("init", "prepare", "send", "tilt", "reply", "hear", "settle", "step")

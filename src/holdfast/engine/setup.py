@@ -200,6 +200,13 @@ def _counting(model: Model, algorithm: Algorithm, clients: Clients) -> Model:
 
 def _check_populations(algorithm: Algorithm, clients: Clients, everyone: bool) -> None:
     """Refuse what would weigh populations otherwise than the objective does."""
+    needs, weighting = algorithm.rule.traits.needs, algorithm.weighting
+    if Need.EVEN_WEIGHTS in needs and weighting != "uniform" and not everyone:
+        raise HoldfastError(
+            f"{algorithm.name}: it needs {Need.EVEN_WEIGHTS.value}, but weighting is {weighting!r}; give "
+            f"weighting='uniform', or let everyone take part.",
+            about=("algorithm", "weighting"),
+        )
     count = 1 if clients.populations is None else len(clients.populations)
     told_apart = algorithm.rule.traits.populations
     if told_apart not in (None, count):

@@ -131,7 +131,7 @@ class OneShot(Wrapper):
     def traits(self) -> Traits:
         """It sends an optimum in place of delta."""
         inner = self.inner.traits
-        needs = inner.needs | {Need.EVEN_RATES}
+        needs = inner.needs | {Need.EVEN_RATES, Need.EVEN_WEIGHTS}
         return dataclasses.replace(inner, rewrites_delta=True, needs=needs)
 
     def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:

@@ -57,6 +57,8 @@ class PopulationTransfer(Rule):
     Reference: Augenstein et al., "Mixed federated learning", 2022, section 6, which has it in words.
     """
 
+    # Weights within a population are its own doing: what it hears is a sum over clients.
+    counts_heads = True
     needs = frozenset({Need.WHOLE_MODEL, Need.PLAIN_STEPS, Need.FIRST})
     populations: int = static(default=2)
     merge: tuple[Hyper, ...] | None = None
