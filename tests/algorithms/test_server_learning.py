@@ -335,6 +335,15 @@ def test_adaptive_clipping_tracks_the_quantile():
             lambda: run(hf.algorithms.two_way_transfer(), hf.Local(0.1, optimizer=optax.adam)),
             "needs plain SGD steps, .* but Local has an optimizer; remove it",
         ),
+        (
+            lambda: run(
+                hf.algorithms.server_as_client(),
+                server=hf.Server(
+                    lambda p: jnp.sum(p["classifier"]["bias"] ** 2), hf.Local(0.1, steps=1)
+                ),
+            ),
+            "ServerAsClient needs examples at the server, .* its loss is of the parameters alone; give",
+        ),
         (lambda: hf.Server(OWN, local=0.1), "Server: local is a float; give hf.Local"),
         (lambda: hf.Server(OWN, hf.Local(0.1), los=None), "unknown argument `los`; did you mean"),
         (

@@ -245,7 +245,7 @@ def test_every_name_is_listed_and_explained():
                 assert page.travels, name
                 assert page.example, name
     said = holdfast("show", "feddyn")
-    for words in ("alpha", "Acar et al.", "[[algorithm]]", "hf.algorithms.feddyn(alpha)"):
+    for words in ("alpha", "Acar et al.", "[[algorithm]]", "hf.algorithms.feddyn(alpha"):
         assert words in said
     result = CliRunner().invoke(app, ["show", "feddynn"])
     assert result.exit_code == 2

@@ -62,7 +62,7 @@ class Algorithm(Struct):
         if self.adapt and self.regroup is not None:
             raise HoldfastError(f"{self.name}: {NOTHING_OWN}.", about=("adapt",))
         if not self.wire.lossless:
-            self._refuse(
+            self.refuse(
                 Need.LOSSLESS_WIRE,
                 f"the wire {type(self.wire).__name__} changes them; use hf.Wire()",
                 about=("wire",),
@@ -87,7 +87,8 @@ class Algorithm(Struct):
                 about=("wire",),
             )
 
-    def _refuse(self, need: Need, because: str, about: About) -> None:
+    def refuse(self, need: Need, because: str, about: About) -> None:
+        """Say which part of the rule cannot do without what is not there, if one cannot."""
         for part in parts_of(self.rule):
             if need in part.needs:
                 raise HoldfastError(
@@ -127,14 +128,14 @@ class Algorithm(Struct):
     def check(self, params: Tree, local: Local, server_local: Local | None) -> None:
         """Refuse a combination that cannot work, now that model and local training are known."""
         if server_local is None:
-            self._refuse(
+            self.refuse(
                 Need.SERVER_DATA,
                 "the run has none; give simulate(server=hf.Server(data_or_loss, local=...)), or in an "
                 "experiment file [server] with examples = 500",
                 about=("server",),
             )
         elif server_local.has_momentum or server_local.optimizer is not None:
-            self._refuse(
+            self.refuse(
                 Need.PLAIN_SERVER_STEPS,
                 "the server's Local has momentum or an optimiser; remove it",
                 about=(
@@ -146,7 +147,7 @@ class Algorithm(Struct):
         decay = local.weight_decay
         if decay is not None and (callable(decay) or decay > 0):
             amount = "..." if callable(decay) else f"{decay:g}"
-            self._refuse(
+            self.refuse(
                 Need.PENALTY_IN_LOSS,
                 f"Local has weight_decay={amount}; remove it and give the model an l2, "
                 f"hf.models.regularised(model, l2={amount})",
@@ -154,7 +155,7 @@ class Algorithm(Struct):
             )
         plain = self.rule.traits.plain_leaves(params)
         if any(plain) and local.optimizer is not None:
-            self._refuse(
+            self.refuse(
                 Need.PLAIN_STEPS, "Local has an optimizer; remove it", about=("local", "optimizer")
             )
         momentum = local.at(0, params).momentum

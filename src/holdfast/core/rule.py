@@ -166,6 +166,7 @@ class Need(enum.Enum):
     LOSSLESS_WIRE = "a wire that delivers replies unchanged"
     CALM_WIRE = "a wire whose noise is at most half of what it carries, or a damping"
     SERVER_DATA = "data or a loss at the server"
+    SERVER_EXAMPLES = "examples at the server, by whose number it counts"
     WHOLE_MODEL = "the whole model, so Masked goes inside it and not around it"
     HONEST_DELTA = "the delta as the local steps made it, not one rewritten by another rule"
     FIRST = "the first place in its Chain"

@@ -129,6 +129,12 @@ def _checked(given: Experiment) -> Setup:
     if given.server is not None:
         given.server.check(given.model, params)
         server_local = given.server.local
+        if given.server.alone:
+            algorithm.refuse(
+                Need.SERVER_EXAMPLES,
+                "its loss is of the parameters alone; give hf.Server(examples, local=...)",
+                about=("server",),
+            )
     for local in locals_of(given):
         algorithm.check(params, local, server_local)
     hyper.check_population(algorithm, len(clients), algorithm.name)

@@ -83,7 +83,7 @@ class ServerAsClient(Rule):
     Reference: Mai, La and Zhang, "Federated learning with server learning", 2022.
     """
 
-    needs = frozenset({Need.EVEN_RATES, Need.SERVER_DATA, Need.WHOLE_MODEL})
+    needs = frozenset({Need.EVEN_RATES, Need.SERVER_DATA, Need.SERVER_EXAMPLES, Need.WHOLE_MODEL})
     counts_heads = True
 
     def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
