@@ -1,11 +1,15 @@
 """The papers' experiment files name things that exist, with arguments they have."""
 
+import functools
+import inspect
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import optax
 import pytest
 
+import holdfast as hf
 from holdfast.config import catalogue
 from holdfast.config.build import sections, study
 from holdfast.config.examples import entry
@@ -18,6 +22,60 @@ FILES = sorted((Path(__file__).parents[2] / "papers").glob("*/*.toml"))
 @pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_every_name_and_argument_exists(path):
     assert sections(read(path)).algorithm
+
+
+def _examples(n, shape, classes):
+    x = np.random.default_rng(0).normal(size=(n, *shape)).astype(np.float32)
+    return hf.Examples(x, (np.arange(n) % classes).astype(np.int32))
+
+
+def _images(shape, classes):
+    return hf.data.Dataset(
+        _examples(1000, shape, classes), _examples(100, shape, classes), classes=classes
+    )
+
+
+def _owned(train, test, each=5, **about):
+    owners = np.arange(len(train.y)) // each
+    return hf.data.Dataset(train, test, owners, owners[: len(test.y)], **about)
+
+
+def _whole(n, length, symbols, y_length=None):
+    rng = np.random.default_rng(0)
+    y = rng.integers(1, symbols, (n, y_length) if y_length else n)
+    x = rng.integers(0, symbols, (n, length))
+    return hf.Examples(x.astype(np.int32), y.astype(np.int32))
+
+
+# What their loaders return, smaller and with other numbers in it.
+STAND_INS = {
+    "mnist": lambda: _images((28, 28, 1), 10),
+    "emnist": lambda: _images((28, 28, 1), 47),
+    "cifar10": lambda: _images((32, 32, 3), 10),
+    "cifar100": lambda: _images((32, 32, 3), 100),
+    "celeba": lambda: _owned(
+        _examples(1000, (84, 84, 3), 2), _examples(100, (84, 84, 3), 2), classes=2
+    ),
+    "shakespeare": lambda: _owned(
+        _whole(1000, 80, 80), _whole(100, 80, 80), classes=80, vocabulary=80
+    ),
+    "text": lambda: _owned(_whole(1000, 100, 91, 100), _whole(100, 100, 91, 100), vocabulary=91),
+    "movielens_1m": lambda: _owned(_whole(3900, 10, 3953), _whole(100, 10, 3953), 1),
+    "libsvm_set": lambda: hf.data.Dataset(
+        _examples(1000, (112,), 2), _examples(100, (112,), 2), classes=2
+    ),
+}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_every_file_can_be_put_together(path, monkeypatch):
+    """As `--dry-run` does it, on data of the same make where the real one must be fetched."""
+    for name, make in STAND_INS.items():
+        real = catalogue.KINDS["data"][name]
+        stand_in = functools.wraps(real)(lambda make=make, **settings: make())
+        stand_in.__signature__ = inspect.signature(real)
+        monkeypatch.setitem(catalogue.KINDS["data"], name, stand_in)
+    assert study(read(path, ["seeds=1"]), pretrained=False).methods
 
 
 @pytest.mark.parametrize("name", ["feddyn/synthetic", "mixed/imbalance"])

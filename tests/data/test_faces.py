@@ -74,6 +74,16 @@ def test_the_archive_reads_as_the_folder(folder):
     np.testing.assert_array_equal(packed.train.x, extracted.train.x)
 
 
+def test_several_people_may_be_one_client(folder):
+    arguments = {"size": 4, "min_examples": 1, "folder": folder, "verify": False}
+    alone, composite = (hf.data.celeba(people_per_client=k, **arguments) for k in (1, 2))
+    assert np.unique(alone.owners).tolist() == [3, 7, 9]
+    of_first = [np.isin(alone.owners, [3, 7]).sum() + np.isin(alone.test_owners, [3, 7]).sum()]
+    of_first += [(composite.owners == 0).sum() + (composite.test_owners == 0).sum()]
+    assert of_first[0] == of_first[1]
+    assert np.unique(composite.owners).tolist() == [0, 1]
+
+
 def test_mistakes(folder, tmp_path, monkeypatch):
     def load(**arguments):
         return hf.data.celeba(**{"folder": folder, "verify": False} | arguments)

@@ -40,6 +40,7 @@ def celeba(
     size: int = 84,
     min_examples: int = 5,
     people: int | None = None,
+    people_per_client: int = 1,
     test: str = "later",
     test_share: float = 0.2,
     seed: int = 0,
@@ -58,6 +59,8 @@ def celeba(
         size: height and width, to which pictures are stretched from 218 x 178.
         min_examples: pictures that a celebrity must have.
         people: only so many celebrities, drawn by `seed`.
+        people_per_client: so many of them, who stand together in the list, own their pictures as one;
+            3 in the mixed federated learning paper.
         test: `later` keeps the last of every celebrity's pictures for testing, `others` all pictures
             of some celebrities, `official` those of `list_eval_partition.txt`, who train nothing.
         test_share: how much is kept, of the pictures or of the celebrities.
@@ -67,7 +70,9 @@ def celeba(
             extracted from it, and the lists lie in it or in its subfolder `celeba`.
         verify: compare checksums.
     """
-    check_counts("celeba", size=size, min_examples=min_examples)
+    check_counts(
+        "celeba", size=size, min_examples=min_examples, people_per_client=people_per_client
+    )
     check_limits("celeba", people=people)
     official = test == "official"
     reserve = Reserve("later" if official else test, test_share, seed)
@@ -89,6 +94,8 @@ def celeba(
         x = read_pictures(pictures, opened, size)
     x = as_floats(x, SCALE if normalise else None)
     y = np.asarray([labels[name] for name in pictures], np.int32)
+    if people_per_client > 1:
+        owners = np.unique(owners, return_inverse=True)[1] // people_per_client
     if not official:
         return reserve.split(x, y, owners, classes=2)
     # Celebrities in the test part train nothing; named, they would be clients without data.
