@@ -184,12 +184,12 @@ def test_without_a_target_only_ends_are_compared(tmp_path):
     run = made_up.single(tmp_path / "aimless", made_up.rows(0.04, 0), target=None)
     made = content(run)
     assert made["table"]["columns"] == [
-        "rise time",
         "final accuracy",
+        "rise time",
         "MB in all",
         "seconds in all",
     ]
-    assert [c["text"] for c in made["table"]["rows"][0]] == ["18", "0.8000", "30.0", "10.0"]
+    assert [c["text"] for c in made["table"]["rows"][0]] == ["0.8000", "18", "30.0", "10.0"]
     assert made["clients"] == {}
     assert made["summary"].startswith("only ran 20 rounds with 1 seed on 12 clients.")
 

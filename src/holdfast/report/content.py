@@ -105,10 +105,13 @@ def _same(values: np.ndarray) -> int | list[int]:
 
 def _table(stands: list[Standing], metric: str, target: float | None) -> dict[str, Any]:
     columns: dict[str, list[Cell]] = {}
+    base = stands[0]
     if target is not None:
-        base = stands[0]
         columns["rounds"] = [_cell(s.rounds, digits=0) for s in stands]
         columns["saving"] = [_saving(base.rounds, s.rounds) for s in stands]
+    # First what matters most: a narrow screen shows the first columns.
+    columns[f"final {metric}"] = [_cell(s.final) for s in stands]
+    if target is not None:
         # Folders that are older than the count have none.
         if any(s.models.spent for s in stands):
             columns["models"] = [_cell(s.models, digits=1) for s in stands]
@@ -117,7 +120,6 @@ def _table(stands: list[Standing], metric: str, target: float | None) -> dict[st
         columns["seconds"] = [_cell(s.seconds, digits=1) for s in stands]
     if any(s.rise.reached for s in stands):
         columns["rise time"] = [_cell(s.rise, digits=0) for s in stands]
-    columns[f"final {metric}"] = [_cell(s.final) for s in stands]
     columns["MB in all"] = [_mean(s.megabytes_in_all) for s in stands]
     if target is None:
         columns["seconds in all"] = [_mean(s.seconds_in_all) for s in stands]

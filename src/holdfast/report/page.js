@@ -187,7 +187,7 @@
     const parts = [several ? "Mean ± standard deviation over seeds." : "A single seed."];
     if (data.window > 1) parts.push(`Final: the mean of the last ${data.window} evaluations; curves are of single ones.`);
     parts.push(...data.notes, "Megabytes count both directions. Click a heading to sort.");
-    byId("standings-note").textContent = parts.join(" ");
+    byId("standings-note").textContent = parts.join("\n");
   }
 
   // ---------------------------------------------------------------- charts
