@@ -52,6 +52,7 @@ def main() -> None:
             f"{run.ledger.total / 1e6 / ROUNDS:.3f}",
             f"{run.history['accuracy'][-1]:.1%}",
         )
+    table.caption = "A target is reached at the first evaluation there."
     Console().print(table)
 
 

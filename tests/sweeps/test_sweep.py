@@ -240,6 +240,10 @@ def test_the_table(swept):
     assert lines[1].split()[:3] == ["alpha", "learning_rate", "final"]
     assert len(lines) == 6
     assert "rounds to 9" in repr(found.table("loss", 9.0))
+    assert "rounds to 9 (mean of 2)" in repr(found.table("loss", 9.0, window=2))
+    late = found.table("loss", 1e-9)
+    assert late[0].rounds.more_than == late.records()[0]["rounds_more_than"] == 3
+    assert "> 3" in repr(late)
     with pytest.raises(hf.HoldfastError, match="did you mean `accuracy`"):
         found.best("acuracy")
     with pytest.raises(hf.HoldfastError, match=r"no point reached accuracy 1\.1 with every seed"):

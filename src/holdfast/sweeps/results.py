@@ -74,6 +74,7 @@ class SweepTable:
     rows: tuple[PointResult, ...]
     metric: str | None  # None: nothing was measured
     target: float | None
+    window: int = 1  # evaluations whose mean is at the target
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -100,6 +101,7 @@ class SweepTable:
     def __repr__(self) -> str:
         short = short_names(self.rows[0].point)
         until = "" if self.target is None else f" to {self.target:g}"
+        until += "" if self.window == 1 else f" (mean of {self.window})"
         measured = [] if self.metric is None else [f"final {self.metric}", "best"]
         counted = [] if self.target is None else [f"rounds{until}"]
         names = [*short.values(), *measured, *counted, f"MB{until}"]
@@ -159,7 +161,7 @@ class Sweep:
         about = None if metric is None else find(metric, self.directions)
         up = None if about is None else about.greater_is_better
         rows = (_result(runs, metric, up, target, window) for runs in self.runs)
-        return SweepTable(tuple(rows), metric, target)
+        return SweepTable(tuple(rows), metric, target, window if target is not None else 1)
 
     def best(
         self, metric: str | None = None, target: float | None = None, window: int = 1
