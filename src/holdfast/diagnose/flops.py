@@ -57,8 +57,8 @@ def flops(every: int = 1) -> ClientFlops:
         ...     rounds=1,
         ...     evaluate=hf.diagnose.flops(),
         ... )
-        >>> # The products alone are 5 steps x 2 x 2 x 20 x 64 x 10 operations.
+        >>> # The products alone are 5 steps x 2 x 2 x 20 x 64 x 10 operations, 0.26 million.
         >>> print(f"{run.history['mflop_per_client'][0]:.2f}")
-        0.27
+        0.28
     """
     return ClientFlops(every)
