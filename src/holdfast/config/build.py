@@ -13,6 +13,7 @@ from holdfast.config.joined import Federation, check_sections, federation, metri
 from holdfast.config.making import located, make, make_local, make_plain, named, over
 from holdfast.config.schema import FileSchema
 from holdfast.config.server import AtServer, at_server, learns_at_server, pretrains
+from holdfast.config.theory import asks_theory, by_theory
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.local import Local
 from holdfast.data import Clients, Dataset, share
@@ -148,7 +149,7 @@ class Study:
 
     def _make(self, method: Method, seed: int, pretrained: bool = True) -> Experiment:
         before = method.at_server.pretraining if pretrained else None
-        return Experiment(
+        made = Experiment(
             method.algorithm,
             self.model,
             self._sharing if method.at_server.data_sharing else self.clients,
@@ -162,6 +163,7 @@ class Study:
             engine=self.engine,
             storage=self.storage,
         )
+        return by_theory(made, method.swept.table, pretrained)
 
 
 def sections(file: ExperimentFile) -> FileSchema:
@@ -362,7 +364,7 @@ def _try_out(made: Study, pretrained: bool) -> list[str]:
             setup = checked(experiment)
         except HoldfastError as error:
             raise method.swept.file.error(_location(method, error.about), str(error)) from None
-        if pretrained or method.at_server.pretraining is None:
+        if pretrained or not (method.at_server.pretraining or asks_theory(method.swept.table)):
             made._made[method.label, made.seeds[0]] = experiment
         made.objectives[method.label] = averages_over(setup)
         if not measured:

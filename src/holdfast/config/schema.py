@@ -7,7 +7,7 @@ import os
 import types
 import typing
 from collections.abc import Callable
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import optax
 import pydantic
@@ -232,6 +232,9 @@ class AlsoAlgorithm(BaseModel):
     server: OwnServer | None = None
     adaptive_clip: dict[str, Any] | None = None
     adapt: Adapt | None = None  # clients' own models are taken after local steps
+    # FLIX from the one-shot average, and with the step that its constants give: `hf.flix.by_theory`.
+    start_at: Literal["average"] | None = None
+    step_size: Literal["theory"] | None = None
 
 
 class AlsoData(BaseModel):

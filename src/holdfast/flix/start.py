@@ -61,36 +61,8 @@ def by_theory(
 
     Reference: Gasanov et al., "FLIX", AISTATS 2022, theorems 1 to 8.
     """
-    own = _flix_of(experiment.algorithm.rule)
-    if own is None:
-        raise HoldfastError(
-            f"by_theory: {experiment.algorithm.name} is not FLIX; give hf.algorithms.flix(alpha, by=...).",
-            about=("algorithm",),
-        )
-    if not isinstance(experiment.cohort, Everyone | None):
-        raise HoldfastError(
-            f"by_theory: x_avg and the step are those of all clients, and the cohort is "
-            f"{type(experiment.cohort).__name__}; let everyone take part.",
-            about=("cohort",),
-        )
-    if experiment.clients.populations is not None:
-        raise HoldfastError(
-            "by_theory: the clients are joined populations with weights of their own, and the paper's "
-            "constants are of one mean over all clients; give one population.",
-            about=("clients",),
-        )
-    local = experiment.local
-    assert isinstance(local, Local)  # one for each population otherwise
-    if step:
-        _check_descent(experiment.algorithm, local)
+    own, alpha, local = check_by_theory(experiment, step)
     model, clients = experiment.model, experiment.clients
-    alpha = hyper.of_population(own, clients).alpha
-    if callable(alpha):
-        raise HoldfastError(
-            "by_theory: alpha changes over rounds, and so does the objective; give a number, or one per "
-            "client.",
-            about=("algorithm", "alpha"),
-        )
     # Found once, for the first round and for those after it.
     settings: dict[str, Any] = {"seed": experiment.seed, "params": experiment.params}
     if isinstance(own.solver, Known):
@@ -126,6 +98,40 @@ def by_theory(
         shot = flix_one_shot(alpha, PerClient(smoothness), optima.known())
         changed = dataclasses.replace(changed, first_round=shot)
     return changed
+
+
+def check_by_theory(experiment: Experiment, step: bool = True) -> tuple[Flix, Any, Local]:
+    """Refuse what `by_theory` cannot do, before it looks for optima: its rule, alpha and local steps."""
+    own = _flix_of(experiment.algorithm.rule)
+    if own is None:
+        raise HoldfastError(
+            f"by_theory: {experiment.algorithm.name} is not FLIX; give hf.algorithms.flix(alpha, by=...).",
+            about=("algorithm",),
+        )
+    if not isinstance(experiment.cohort, Everyone | None):
+        raise HoldfastError(
+            f"by_theory: x_avg and the step are those of all clients, and the cohort is "
+            f"{type(experiment.cohort).__name__}; let everyone take part.",
+            about=("cohort",),
+        )
+    if experiment.clients.populations is not None:
+        raise HoldfastError(
+            "by_theory: the clients are joined populations with weights of their own, and the paper's "
+            "constants are of one mean over all clients; give one population.",
+            about=("clients",),
+        )
+    local = experiment.local
+    assert isinstance(local, Local)  # one for each population otherwise
+    if step:
+        _check_descent(experiment.algorithm, local)
+    alpha = hyper.of_population(own, experiment.clients).alpha
+    if callable(alpha):
+        raise HoldfastError(
+            "by_theory: alpha changes over rounds, and so does the objective; give a number, or one per "
+            "client.",
+            about=("algorithm", "alpha"),
+        )
+    return own, alpha, local
 
 
 def among(thing: Any, able: np.ndarray) -> Any:
