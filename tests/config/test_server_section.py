@@ -375,3 +375,13 @@ def test_a_table_without_a_name_has_none(folder):
     said = refused(FILE.replace("batch_size = 8", 'batch_size = 8\nname = "x"'))
     assert "unknown key `name` in [local]; remove it." in said
     assert "line 17:" in said
+
+
+def test_clients_of_several_populations_share_no_data(folder):
+    both = '[[population]]\nname = "a"\n\n[[population]]\nname = "b"\npartition = "iid"\n'
+    text = FILE.replace("examples = 40", 'data = "breast_cancer"\npopulation = "a"')
+    text = text.replace("[[algorithm]]", f"{both}\n[[algorithm]]", 1)
+    text = text.replace('partition = "iid"', 'partition = { name = "iid", clients = 3 }')
+    said = refused(text)
+    assert "populations have losses of their own; leave it out." in said
+    assert "> 45 | server = { data_sharing" in said

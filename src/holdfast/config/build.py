@@ -335,8 +335,9 @@ def _adapting(swept: sweep.SweptMethod, algorithm: Algorithm, local: dict[str, A
 def _at_server(swept: sweep.SweptMethod, algorithm: Algorithm, trained: Federation) -> AtServer:
     found = at_server(swept, algorithm, trained.server_data)
     if found.data_sharing and trained.clients.populations is not None:
+        own = "data_sharing" in (swept.table.get("server") or {})
         raise swept.file.error(
-            swept.at,
+            (*(swept.at if own else ()), "server", "data_sharing"),
             "`data_sharing` appends the server's examples to every client's, and populations have losses of "
             "their own; leave it out.",
         )

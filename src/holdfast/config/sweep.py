@@ -158,7 +158,7 @@ def _axis(file: ExperimentFile, at: KeyPath, dotted: str, values: Any, tables: l
         word, inside = _algorithm_and_key(inside, tables)
         number = _number(file, at, word, tables)
     elif root == "server":
-        _check_server(file, at, inside, tables)
+        _check_server(file, at, inside)
     if root not in ("local", "server", "algorithm") or inside in ("", *_WHOLE):
         raise file.error(at, f"`{dotted}` cannot be swept; give {_EXAMPLE}.")
     return Axis(at, root, number, inside, tuple(values))
@@ -167,15 +167,14 @@ def _axis(file: ExperimentFile, at: KeyPath, dotted: str, values: Any, tables: l
 _WHOLE = ("name", "label", "local", "server")
 
 
-def _check_server(file: ExperimentFile, at: KeyPath, inside: str, tables: list[Any]) -> None:
+def _check_server(file: ExperimentFile, at: KeyPath, inside: str) -> None:
     if "server" not in file.values:
         raise file.error(at, "there is no [server] to sweep; add one with examples = 500.")
     if inside.partition(".")[0] not in _TRAINING:
         raise file.error(
             at,
             f"`server.{inside}` cannot be swept, only how the server trains: server.local.learning_rate, "
-            f"server.pretrain, ...; a method's own arguments are algorithm.{_names(tables)[0]}.gamma "
-            f"and the like.",
+            f"server.pretrain, ...; an argument of a method is algorithm.NAME.{inside}.",
         )
 
 
