@@ -72,11 +72,11 @@ def population(clients, weight):
     sizes = rng.integers(3, 20, clients)
     parts = [hf.Examples(rng.normal(size=(n, 4)), rng.integers(0, 3, n)) for n in sizes]
     model = hf.models.softmax_regression(3)
-    return hf.Population(hf.Clients.from_datasets(parts), model, hf.cohorts.fixed(4), weight)
+    local = hf.Local(0.1 / weight, epochs=2, batch_size=6, clip=1.0 if weight > 1 else None)
+    clients = hf.Clients.from_datasets(parts)
+    return hf.Population(clients, model, hf.cohorts.fixed(4), weight, local=local)
 both = hf.join([population(5, 1.0), population(7, 2.5)])
-run = hf.simulate(
-    hf.algorithms.scaffold(), **both._asdict(), local=hf.Local(0.1, epochs=2, batch_size=6), rounds=4
-)
+run = hf.simulate(hf.algorithms.scaffold(), **both, rounds=4)
 if processes.is_first():
     np.savez(sys.argv[1], *tree.leaves(jax.device_get((run.params, run.state.server))))
 """

@@ -37,6 +37,15 @@ for name, algorithm in ALGORITHMS.items():
         states.append(jax.tree.leaves(_everything(run.state)))
     for other in states[1:]:
         assert all(np.array_equal(a, b) for a, b in zip(states[0], other, strict=True)), name
+# Populations that train differently, add each other's gradients, and are not all there.
+from tests.engine.test_unlike_populations import joined
+both, bits = joined(cohort=hf.cohorts.fixed(2)), []
+for devices in (1, 2):
+    run = hf.simulate(
+        hf.algorithms.population_transfer(), **both, rounds=3, engine=hf.Engine(devices=devices), seed=1
+    )
+    bits.append(jax.tree.leaves(_everything(run.state)))
+assert all(np.array_equal(a, b) for a, b in zip(*bits, strict=True)), "populations"
 # Steps so tiny that clients are taken together, as many at a time whatever the devices.
 rng = np.random.default_rng(0)
 parts = [

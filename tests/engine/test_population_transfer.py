@@ -98,6 +98,26 @@ def test_one_population_with_a_centre_is_two_way_transfer(x64):
     assert largest_difference(a.params, b.params) < 1e-12
 
 
+@pytest.mark.parametrize("weighting", ["uniform", "examples", "processed"])
+def test_weights_within_a_population_are_those_of_the_method(weighting, x64):
+    """With one step clients of a population may differ; those with more examples count more if they should."""
+    sizes = np.array([[1, 3], [2, 5]])
+    parts = []
+    for p in (0, 1):
+        rows = [
+            hf.Examples(np.tile(CURVATURE[i], (n, 1)), np.tile(CENTRE[i], (n, 1)))
+            for i, n in zip((p, p + 2), sizes[p], strict=True)
+        ]
+        parts.append(hf.Population(hf.Clients.from_datasets(rows), QUADRATIC, weight=p + 1.0))
+    algorithm = hf.algorithms.population_transfer(weighting=weighting)
+    run = hf.simulate(algorithm, **hf.join(parts), local=hf.Local(0.05, steps=1), rounds=400)
+    within = np.ones((2, 2)) if weighting == "uniform" else sizes
+    w = np.array([1.0, 2.0])[:, None] * within / within.sum(1, keepdims=True)
+    a, b = CURVATURE[[[0, 2], [1, 3]]], CENTRE[[[0, 2], [1, 3]]]
+    wanted = (w[..., None] * a * b).sum((0, 1)) / (w[..., None] * a).sum((0, 1))
+    np.testing.assert_allclose(run.params, wanted, atol=1e-8)
+
+
 def test_one_gradient_and_one_number_travel():
     joined, local = hf.join([population(p) for p in range(3)]), hf.Local(0.05, steps=3)
     run = hf.simulate(hf.algorithms.population_transfer(3), **joined, local=local, rounds=1)

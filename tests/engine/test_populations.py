@@ -131,6 +131,10 @@ def test_what_cannot_be_joined_is_refused():
         hf.HoldfastError, match="of several populations, each with a loss of its own"
     ):
         hf.simulate(hf.algorithms.centralised(), **twice, local=LOCAL, rounds=1)
+    with pytest.raises(hf.HoldfastError, match="examples are of several populations with losses"):
+        hf.Server(hf.data.collect(twice.clients, 2, 2), LOCAL)
+    with pytest.raises(hf.HoldfastError, match="share with those of each before"):
+        hf.data.share(twice.clients, clients.examples)
     with pytest.raises(hf.HoldfastError, match="3 entries for 2 populations"):
         hf.simulate(hf.algorithms.fedavg(), **twice, local=(LOCAL,) * 3, rounds=1)
     with pytest.raises(hf.HoldfastError, match="are several populations already"):
@@ -267,3 +271,62 @@ def test_corrections_divide_by_the_steps_of_each_population(x64):
     both = hf.join([hf.Population(clients, QUADRATIC, local=local) for local in locals_])
     run = hf.simulate(hf.algorithms.scaffold(), **both, rounds=500)
     np.testing.assert_allclose(run.params, optimum, atol=1e-9)
+
+
+SLOW = hf.Local(0.1, epochs=2, batch_size=4)
+CLIPPED = hf.Local(0.1, epochs=2, batch_size=4, clip=0.5, weight_decay=0.1, momentum=0.9)
+SEARCH = hf.solvers.LineSearch(max_steps=20, tolerance=1e3)
+SHARED_ROWS = hf.wires.RandK(share=0.5)
+# Method, how it is weighted within a population, and local training.
+CROSSED = {
+    "clip, decay and momentum": (hf.algorithms.fedavg(), CLIPPED),
+    "examples processed": (hf.algorithms.fedavg(weighting="processed"), SLOW),
+    "adam": (hf.algorithms.fedavg(), hf.Local(0.05, steps=3, optimizer=optax.adam)),
+    "scaffold by examples": (hf.algorithms.scaffold(weighting="examples"), SLOW),
+    "feddyn, uniform": (hf.algorithms.feddyn(0.5), SLOW),
+    "masks": (hf.algorithms.fedpvr(lambda path: "bias" in path), SLOW),
+    "compressed": (hf.Algorithm(hf.rules.Dynamic(0.5), hf.wires.Compressed(SHARED_ROWS)), SLOW),
+    "error feedback": (
+        hf.Algorithm(wire=hf.wires.ErrorFeedback(SHARED_ROWS), weighting="examples"),
+        SLOW,
+    ),
+    "diana": (hf.algorithms.diana(SHARED_ROWS), hf.Local(0.1, steps=1)),
+    "flix": (hf.algorithms.flix(0.5, solver=SEARCH), SLOW),
+    "server data": (hf.algorithms.fedavg_plus(gamma=0.5), SLOW),
+}
+
+
+@pytest.mark.parametrize("name", CROSSED)
+def test_parts_of_a_population_by_what_they_count_are_the_whole(name, x64):
+    """Weights are the parts' shares of the whole mean, so that the objective is the same."""
+    algorithm, local = CROSSED[name]
+    clients, model = tiny_clients(dtype=np.float64), hf.models.softmax_regression(3)
+    each = clients.sizes.astype(float)
+    if algorithm.weighting == "uniform":
+        each = np.ones(4)
+    if algorithm.weighting == "processed":
+        each = each * 2
+    shares = each[:1].sum() / each.sum(), each[1:].sum() / each.sum()
+    parts = [clients.subset([0]), clients.subset([1, 2, 3])]
+    joined = hf.join(
+        [hf.Population(part, model, weight=w) for part, w in zip(parts, shares, strict=True)]
+    )
+    settings = {"seed": 1, "server": None}
+    if hf.Need.SERVER_DATA in algorithm.rule.traits.needs:
+        settings["server"] = hf.Server(clients[2], hf.Local(0.1, steps=2))
+    ours = hf.simulate(algorithm, **joined, local=local, rounds=3, **settings)
+    plain = hf.simulate(algorithm, model, clients, local, 3, **settings)
+    assert largest_difference(ours.params, plain.params) < 1e-12
+    for i in (0, 3):
+        assert largest_difference(ours.client_states[i], plain.client_states[i]) < 1e-12
+        assert largest_difference(ours.personal(i), plain.personal(i)) < 1e-12
+    assert ours.ledger.total == plain.ledger.total
+
+
+def test_a_wire_that_keeps_one_mean_needs_everyone():
+    joined, _ = two_populations(a=hf.cohorts.fixed(2))
+    with pytest.raises(hf.HoldfastError, match="would drift where populations take part at rates"):
+        hf.simulate(hf.algorithms.diana(SHARED_ROWS), **joined, local=LOCAL, rounds=1)
+    clipped = hf.Algorithm(hf.rules.AdaptiveClip(0.1))
+    with pytest.raises(hf.HoldfastError, match="would count populations by how many take part"):
+        hf.simulate(clipped, **joined, local=LOCAL, rounds=1)

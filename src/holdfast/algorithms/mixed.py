@@ -1,7 +1,6 @@
 """Mixed federated learning: a loss at the server beside the clients'."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 import optax
 
@@ -188,7 +187,7 @@ def population_transfer(
     populations: int = 2,
     central: Hyper | None = None,
     merge: Sequence[Hyper] | None = None,
-    weighting: Literal["uniform", "examples"] = "uniform",
+    weighting: Weighting = "uniform",
 ) -> Algorithm:
     r"""Gradient transfer between the populations of `hf.join`, with a loss at the server or without.
 
@@ -207,7 +206,7 @@ def population_transfer(
         central: $w_c$, weight of the server's loss; None if the server has none.
         merge: how the moves are merged, one number for each population, then one for the server; averaged
             unless given. `(1, 0)` is one-way: the second population only lends the first its gradient.
-        weighting: of clients within a population.
+        weighting: of clients within a population: `"uniform"`, `"examples"` or `"processed"`.
 
     Reduces to: `two_way_transfer` with one population and `central`.
 
@@ -231,8 +230,8 @@ def population_transfer(
     """
     given = None if merge is None else tuple(merge)
     rule = (
-        PopulationTransfer(populations, given, weighting)
+        PopulationTransfer(populations, given)
         if central is None
-        else CentralPopulationTransfer(populations, given, weighting, central)
+        else CentralPopulationTransfer(populations, given, central)
     )
     return Algorithm(rule, weighting=weighting, name="population_transfer")

@@ -13,6 +13,7 @@ from holdfast.core.keys import Purpose
 from holdfast.core.local import Local
 from holdfast.core.round import HasLoss, ServerWork, take_batch
 from holdfast.data.clients import Clients, check_finite, count
+from holdfast.data.grouped import Grouped
 from holdfast.engine.batches import BatchPlanner
 from holdfast.errors import HoldfastError, explain_constructor
 from holdfast.models.model import Model, takes_key
@@ -88,6 +89,12 @@ class Server:
             raise HoldfastError(
                 "Server: two losses are given; give a data set with loss=, or one loss.",
                 about=("loss",),
+            )
+        if isinstance(self.source, Grouped):
+            raise HoldfastError(
+                "Server: its examples are of several populations with losses of their own; give those of "
+                "one, as joined.of(name, examples).",
+                about=("source",),
             )
         if not self.alone and count(self.source) == 0:
             raise HoldfastError(

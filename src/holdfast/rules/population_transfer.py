@@ -52,17 +52,13 @@ class PopulationTransfer(Rule):
     Args:
         populations: how many.
         merge: $m_p$, one for each population; by weight unless given.
-        weighting: within a population, `"uniform"`ly or by number of `"examples"`; that of the algorithm.
 
     Reference: Augenstein et al., "Mixed federated learning", 2022, section 6, which has it in words.
     """
 
-    # Weights within a population are its own doing: what it hears is a sum over clients.
-    counts_heads = True
     needs = frozenset({Need.WHOLE_MODEL, Need.PLAIN_STEPS, Need.FIRST})
     populations: int = static(default=2)
     merge: tuple[Hyper, ...] | None = None
-    weighting: str = static(default="uniform")
 
     def __post_init__(self) -> None:
         if not isinstance(self.populations, int) or self.populations < 1:
@@ -112,9 +108,9 @@ class PopulationTransfer(Rule):
 
     def hear(self, delta: Tree, upload: Tree, at: ClientView) -> Tree:
         mine = jnp.arange(self.populations, dtype=jnp.int32) == at.population
-        weight = at.weight if self.weighting == "examples" else jnp.ones((), float_type(delta))
-        counted = jnp.where(mine, weight, jnp.zeros_like(weight))
-        # One place for each population, so that a sum over clients is one for each.
+        counted = mine.astype(float_type(delta))
+        # One place for each population, so that a sum over clients, which weighs them as deltas are
+        # weighed, is one for each.
         moves = tree.map(lambda d: _over_first(counted, d[None]) * d[None], delta)
         return moves, counted * at.path, counted
 
@@ -162,7 +158,6 @@ class CentralPopulationTransfer(PopulationTransfer):
     Args:
         populations: how many.
         merge: $m_p$ for each population, then $m_c$; averaged unless given.
-        weighting: within a population, `"uniform"`ly or by number of `"examples"`; that of the algorithm.
         central: $w_c$, weight of the server's loss.
 
     Reduces to: `TwoWayTransfer` with one population.
