@@ -100,7 +100,7 @@ def test_one_population_with_a_centre_is_two_way_transfer(x64):
 
 @pytest.mark.parametrize("weighting", ["uniform", "examples", "processed"])
 def test_weights_within_a_population_are_those_of_the_method(weighting, x64):
-    """With one step clients of a population may differ; those with more examples count more if they should."""
+    """With one step clients of a population may differ, and have more examples than others."""
     sizes = np.array([[1, 3], [2, 5]])
     parts = []
     for p in (0, 1):

@@ -132,8 +132,8 @@ def test_what_cannot_be_joined_is_refused():
     ):
         hf.simulate(hf.algorithms.centralised(), **twice, local=LOCAL, rounds=1)
     with pytest.raises(hf.HoldfastError, match="examples are of several populations with losses"):
-        hf.Server(hf.data.collect(twice.clients, 2, 2), LOCAL)
-    with pytest.raises(hf.HoldfastError, match="share with those of each before"):
+        hf.Server(twice.clients.examples, LOCAL)
+    with pytest.raises(hf.HoldfastError, match="share: clients are of several populations"):
         hf.data.share(twice.clients, clients.examples)
     with pytest.raises(hf.HoldfastError, match="3 entries for 2 populations"):
         hf.simulate(hf.algorithms.fedavg(), **twice, local=(LOCAL,) * 3, rounds=1)
