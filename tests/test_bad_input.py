@@ -150,7 +150,10 @@ CASES = {
         r"concentration=0\.0; give a number above 0",
     ),
     "no clients": (lambda: hf.data.partition.iid(EXAMPLES, clients=0), "clients=0; give a whole"),
-    "owners": (lambda: hf.data.partition.by(EXAMPLES, [0, 1]), "2 owners for 33 examples"),
+    "owners": (
+        lambda: hf.data.partition.by(EXAMPLES, [0, 1]),
+        r"owners of shape \(2,\) for 33 examples",
+    ),
     "a state of another method": (
         lambda: run(start=run(rounds=1, algorithm=hf.algorithms.scaffold()).state, rounds=2),
         "start: the state's server is .*; go on with the method and model it came from",

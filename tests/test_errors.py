@@ -9,6 +9,8 @@ import holdfast as hf
 from holdfast.errors import RENAMED, explain_arguments, first_wrong
 from tests.test_bad_input import EXAMPLES, labels, run, spoiled
 
+MODEL, CLIENTS = hf.models.softmax_regression(3), hf.Clients.from_datasets([EXAMPLES])
+
 RAND = hf.wires.RandK(share=0.01)
 PERSONAL = hf.PerClient([0.1])
 # of a function or constructor its own argument, of a run the part of the experiment
@@ -28,7 +30,7 @@ ABOUT = {
     "an engine": (lambda: hf.Engine(devices=3), ("devices",)),
     "a storage": (lambda: hf.Storage(memory="much"), ("memory",)),
     "an evaluation": (lambda: hf.evaluate.on(EXAMPLES, every=0), ("every",)),
-    "a population": (lambda: hf.Population(None, None, weight=0.0), ("weight",)),
+    "a population": (lambda: hf.Population(CLIENTS, MODEL, weight=0.0), ("weight",)),
     "a server": (lambda: hf.Server(EXAMPLES, local=None), ("local",)),
     "a wire that a rule cannot have": (
         lambda: hf.Algorithm(hf.rules.Dynamic(0.1), hf.wires.Diana(RAND)),

@@ -28,6 +28,7 @@ __all__ = [
     "Loss",
     "Optimum",
     "Solver",
+    "falls_beyond",
 ]
 
 
