@@ -97,3 +97,18 @@ def test_data_that_was_changed_in_place_is_the_data_of_the_next_run():
     before = hf.simulate(given, 1).params
     clients.examples.y[:] = 1
     assert not same_bits(hf.simulate(given, 1).params, before)
+
+
+def test_a_run_ends_where_it_is_told_to_and_is_saved_there(tmp_path):
+    settings = {"rounds": 9, "checkpoint": hf.Checkpoint(tmp_path, every=5)}
+    run = hf.simulate(ONE, until=lambda state: state.round == 2, **settings)
+    assert run.state.round == 2
+    seen = []
+    again = hf.simulate(ONE, until=lambda s: s.round == 3, on_round=seen.append, **settings)
+    assert [state.round for state in seen] == [3]
+    assert again.state.round == 3
+
+
+def test_a_first_round_must_be_a_method():
+    with pytest.raises(hf.HoldfastError, match="first_round='flix' is a str; give an Algorithm"):
+        hf.simulate(dataclasses.replace(ONE, first_round="flix"), rounds=1)

@@ -200,6 +200,14 @@ def test_a_compressed_budget_gets_personal_models(diana, x64):
     optima = hf.flix.local_optima(model, clients)
     f = Objective(clients, optima, found.alpha)
     assert f(np.asarray(found.run.params["weights"])) - f(f.minimum()) <= 1e-2
+    if diana:
+        # One k per client, of whom one has no data, and codes that are not whole bytes.
+        empty = dataclasses.replace(
+            clients, offsets=np.append(clients.offsets, clients.offsets[-1])
+        )
+        each = hf.wires.RandK(k=hf.PerClient([1, 2, 3, 4, 1, 2, 4]))
+        some = hf.flix.personalise(model, empty, 1e-2, megabytes=0.01, compressor=each, diana=True)
+        assert 0 < some.run.ledger.total <= 10_000
     afforded = 1 + ((20_000 - 6 * 72) // (6 * (32 + 16)))
     assert found.alpha == hf.flix.constants(model, clients, optima).alpha(
         afforded, 1e-2, **settings

@@ -191,7 +191,9 @@ def _affordable(clients: Clients, megabytes: float, optima: Optima, by: Algorith
     able, number = np.flatnonzero(clients.sizes), float_type(one).itemsize
     wire = hyper.at_round(by.wire, 1)
     each = [hyper.of_client(wire, i, float) for i in (able if hyper.varies(wire) else able[:1])]
-    later = sum(w.bits_down((one, ())) + w.bits_up((one, ())) for w in each) * len(able) / len(each)
+    # Every message is whole bytes.
+    bits = [b for w in each for b in (w.bits_down((one, ())), w.bits_up((one, ())))]
+    later = sum(-(-b // 8) for b in bits) * len(able) // len(each)
     # x_avg costs a number more.
-    left = megabytes * 8e6 - len(able) * 8 * (2 * nbytes(one) + number)
+    left = megabytes * 1e6 - len(able) * (2 * nbytes(one) + number)
     return 0 if left < 0 else 1 + int(left // later)
