@@ -4,6 +4,7 @@ import dataclasses
 
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import holdfast as hf
@@ -40,7 +41,13 @@ def labels(value):
     return with_examples(y=y)
 
 
+def run_with_server(source):
+    server = hf.Server(source, LOCAL)
+    return run(algorithm=hf.algorithms.fedavg_plus(0.1), server=server)
+
+
 EXAMPLES = tiny_clients().examples
+LOCAL = hf.Local(0.1, steps=1)
 CASES = {
     "empty population": (lambda: hf.Clients.from_rows(EXAMPLES, []), "the population is empty"),
     "empty list of data sets": (lambda: hf.Clients.from_datasets([]), "the population is empty"),
@@ -165,6 +172,180 @@ CASES = {
     "unknown argument of a model": (
         lambda: hf.Model(init=None, los=None),
         "Model: unknown argument `los`; did you mean `loss`",
+    ),
+    # Local: numbers of any library, and what is no number.
+    **{
+        f"{name} {what}": (
+            lambda name=name, v=v: hf.Local(**({"learning_rate": 0.1} | {name: v})),
+            says,
+        )
+        for name, least in (("learning_rate", "above 0"), ("weight_decay", "of at least 0"))
+        for what, v, says in (
+            ("of numpy below 0", np.float32(-0.5), rf"Local: {name}=-0\.5; give numbers {least}"),
+            ("in quotes", "0.1", rf"Local: {name}='0\.1'; give numbers {least}"),
+            ("not a number", np.nan, f"Local: {name}=nan; give numbers {least}"),
+            ("infinite", np.inf, f"Local: {name}=inf; give numbers {least}"),
+            ("in a tuple", (0.1,), rf"Local: {name}=\(0\.1,\); give a number"),
+            ("true", True, f"Local: {name}=True; give numbers"),
+            ("too large for a float", 10**400, f"Local: {name}=1000.*; give numbers"),
+        )
+    },
+    "no step size": (lambda: hf.Local(None), "Local: learning_rate=None; give numbers above 0"),
+    **{
+        f"{name}={v!r}": (
+            lambda name=name, v=v: hf.Local(0.1, **{name: v}),
+            rf"{name}=.*; give a whole",
+        )
+        for name in ("steps", "epochs", "batch_size")
+        for v in (2.0, "2", True, np.nan, (2,))
+    },
+    "a clip that falls below zero": (
+        lambda: run(local=hf.Local(0.1, clip=lambda t: 1.0 - 2 * t), rounds=2),
+        r"Local: clip=-1\.0 in round 2; give numbers above 0",
+    ),
+    "shuffle": (lambda: hf.Local(0.1, shuffle="no"), "shuffle='no'; give True or False"),
+    "an optimiser by name": (lambda: hf.Local(0.1, optimizer="adam"), "optimizer is a str; .*adam"),
+    "an optimiser already made": (
+        lambda: hf.Local(0.1, optimizer=optax.adam(0.1)),
+        "optimizer is a GradientTransformation.*; give the function that makes one",
+    ),
+    "momentum on a name": (
+        lambda: hf.Local(0.1, momentum=0.9, momentum_on="bias"),
+        "momentum_on='bias'; give one bool per leaf",
+    ),
+    # Rules.
+    "alpha in quotes": (
+        lambda: hf.algorithms.feddyn("0.3"),
+        r"Dynamic: alpha='0\.3'; give numbers",
+    ),
+    "no alpha": (lambda: hf.algorithms.feddyn(None), "Dynamic: alpha=None; give numbers"),
+    "alpha in a tuple": (lambda: hf.algorithms.feddyn((0.1,)), "give a number, or hf.PerClient"),
+    "mu below zero": (lambda: hf.algorithms.fedprox(np.float32(-1)), r"mu=-1\.0; give numbers of"),
+    "mu of a client": (
+        lambda: hf.algorithms.fedprox(hf.PerClient([0.1, np.nan])),
+        r"mu=\[0\.1, nan\]; give numbers of at least 0",
+    ),
+    "gamma below zero": (lambda: hf.algorithms.fedavg_plus(-1), "gamma=-1; give numbers of at"),
+    "gamma of a turn": (lambda: hf.algorithms.scaffold_plus(np.nan), "ServerTurn: gamma=nan; give"),
+    "step size of FedSplit": (lambda: hf.algorithms.fedsplit(0), "step_size=0; give numbers above"),
+    "quantile": (
+        lambda: hf.rules.AdaptiveClip(1.0, quantile=2),
+        r"quantile=2; give numbers in \(0, 1",
+    ),
+    # Cohorts.
+    **{
+        f"cohort {v!r}": (
+            lambda v=v: run(cohort=v),
+            "simulate: cohort=.*; give one of hf.cohorts, such",
+        )
+        for v in ("fixed", 3, 0.5, [0, 1], hf.cohorts.Everyone)
+    },
+    "size in quotes": (lambda: hf.cohorts.fixed("2"), "cohort: size='2'; give a whole number"),
+    "a size that is true": (lambda: hf.cohorts.fixed(True), "size=True; give a whole number"),
+    "probability in quotes": (
+        lambda: hf.cohorts.bernoulli("0.5"),
+        r"='0\.5'; give a number in \(0, 1",
+    ),
+    "several probabilities": (lambda: hf.cohorts.bernoulli([0.5]), r"\[0\.5\]; give a number in"),
+    "a probability that nobody meets": (
+        lambda: run(cohort=hf.cohorts.bernoulli(1e-300)),
+        "with probability=1e-300 none of the 4 clients .* a million draws; give a larger one",
+    ),
+    **{
+        f"schedule {v!r}": (
+            lambda v=v: hf.cohorts.schedule(v),
+            "cohort: rounds=.*; give one list of",
+        )
+        for v in (5, None, "01", [0, 1], [[0.5]], [["0"]], [[np.nan]], [[True, False]])
+    },
+    "weights in quotes": (lambda: hf.cohorts.weighted(1, ["a", "b"]), "weights must be one finite"),
+    # The other arguments of simulate.
+    "rounds in quotes": (lambda: run(rounds="5"), "rounds='5'; give a whole number of at least 0"),
+    "rounds true": (lambda: run(rounds=True), "rounds=True; give a whole number"),
+    "seed true": (lambda: run(seed=True), "seed=True; give a whole number in 0"),
+    "a function to evaluate": (
+        lambda: run(evaluate=lambda view: {}),
+        "evaluate=<function .* is a function; give one or several of hf.evaluate",
+    ),
+    "nothing among evaluators": (
+        lambda: run(evaluate=[hf.evaluate.on(EXAMPLES), None]),
+        "evaluate=None is a NoneType; give one or several",
+    ),
+    "every true": (lambda: hf.evaluate.on(EXAMPLES, every=True), "every=True; give a whole number"),
+    "the class of an engine": (
+        lambda: run(engine=hf.DebugEngine),
+        "is a type; give an engine, such",
+    ),
+    "data for a server": (lambda: run(server=EXAMPLES), "server=Examples.* give a Server, such as"),
+    "storage in words": (lambda: run(storage="1 GB"), "storage='1 GB' is a str; give a Storage"),
+    "select in words": (lambda: run(select="yes"), "select='yes'; give True or False"),
+    "params that are none": (
+        lambda: run(params={"a": "b"}),
+        "which are no arrays; give parameters",
+    ),
+    "a start that is none": (lambda: run(start=3), r"start: a int is given; .*run\.state"),
+    "a checkpoint that is none": (
+        lambda: run(checkpoint=3),
+        "checkpoint=3 is a int; give a Checkp",
+    ),
+    "on_round": (lambda: run(on_round="print"), "on_round='print'; give a function"),
+    # The server.
+    "a server without data": (
+        lambda: hf.Server(3, LOCAL),
+        "data: it is 3 and no array; give arrays",
+    ),
+    "a server's clients": (
+        lambda: hf.Server(tiny_clients(), LOCAL),
+        r"its data is a population of clients; give a data set, such as clients\.pooled",
+    ),
+    "a server's loss": (
+        lambda: hf.Server(EXAMPLES, LOCAL, loss="mse"),
+        "loss='mse'; give a function",
+    ),
+    "gradient batch": (
+        lambda: hf.Server(EXAMPLES, LOCAL, gradient_batch_size=0),
+        "gradient_batch_size=0; give a whole number of at least 1",
+    ),
+    "a server's arrays": (
+        lambda: run_with_server(np.zeros((3, 5))),
+        r"Server: the model cannot take examples of ndarray with float64\(3, 5\): .*hf\.Examples",
+    ),
+    "a server's data of another shape": (
+        lambda: run_with_server(hf.Examples(np.ones((3, 7), np.float32), np.zeros(3, np.int32))),
+        r"Server: its loss cannot take examples of x float32\(3, 7\)",
+    ),
+    "a server's loss that is whole": (
+        lambda: run_with_server(lambda params: 0),
+        "the loss is of type int32; return a floating-point number",
+    ),
+    # Clients.
+    **{
+        f"rows {v!r}": (
+            lambda v=v: hf.Clients.from_rows(EXAMPLES, v),
+            "rows=.*; give one list of row",
+        )
+        for v in (None, 3, "ab", {0: [1]})
+    },
+    "rows by a mask": (
+        lambda: hf.Clients.from_rows(EXAMPLES, [np.ones(33, bool)]),
+        "type bool; give",
+    ),
+    "rows of nan": (lambda: hf.Clients.from_rows(EXAMPLES, [[np.nan]]), "type float64; give whole"),
+    "data sets that are one": (
+        lambda: hf.Clients.from_datasets(EXAMPLES),
+        "datasets is a Examples; give a list with one data set for each client",
+    ),
+    "data sets that differ": (
+        lambda: hf.Clients.from_datasets([EXAMPLES, EXAMPLES._replace(x=np.ones((33, 7)))]),
+        r"examples with x \(5,\), y \(\) beside some with x \(7,\), y \(\)",
+    ),
+    "examples that are lists": (
+        lambda: hf.Clients.from_rows([[1, 2], [3, 4]], [[0], [1]]),
+        "data: 0/0 is 1 and no array; give arrays with a row",
+    ),
+    "offsets": (
+        lambda: hf.Clients(EXAMPLES, np.arange(33), np.array([0, 20, 10, 33])),
+        "offsets must rise from 0 to the 33 rows",
     ),
     "evaluate every": (lambda: hf.evaluate.on(EXAMPLES, every=0), "every=0; give a whole number"),
 }

@@ -1,12 +1,14 @@
 """Who takes part in a round. Only clients that have data are ever drawn."""
 
 import dataclasses
+import math
+import numbers
 from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
 import numpy as np
 
-from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.errors import HoldfastError, brief, explain_arguments, whole_number
 
 __all__ = [
     "Bernoulli",
@@ -97,7 +99,13 @@ class Bernoulli:
     probability: float
 
     def check(self, able: np.ndarray, population: int) -> None:
-        """A coin can be tossed for any population."""
+        # The chance that somebody comes, however small; below this, redrawing would hardly end.
+        if len(able) and -np.expm1(len(able) * np.log1p(-self.probability)) < 1e-6:
+            raise HoldfastError(
+                f"cohort: with probability={self.probability} none of the {len(able)} clients with data "
+                f"would come in a million draws; give a larger one.",
+                about=("cohort", "probability"),
+            )
 
     def draw(self, t: int, able: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         while not (came := rng.random(len(able)) < self.probability).any():
@@ -202,9 +210,10 @@ def bernoulli(probability: float) -> Bernoulli:
         [1 3 5 8]
         [0 1]
     """
-    if not 0 < probability <= 1:
+    number = isinstance(probability, numbers.Real) and not isinstance(probability, bool)
+    if not number or not 0 < probability <= 1:
         raise HoldfastError(
-            f"cohort: probability={probability}; give a number in (0, 1].", about=("probability",)
+            f"cohort: probability={probability!r}; give a number in (0, 1].", about=("probability",)
         )
     return Bernoulli(float(probability))
 
@@ -227,11 +236,21 @@ def schedule(rounds: Sequence[Sequence[int]]) -> Schedule:
         [0 1]
         [2]
     """
-    if not len(rounds):
+    try:
+        drawn = [np.asarray(ids) for ids in rounds]
+    except (TypeError, ValueError):
+        drawn = [np.asarray(None)]
+    if any(ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu") for ids in drawn):
+        raise HoldfastError(
+            f"cohort: rounds={brief(rounds)}; give one list of whole numbers for each round, such as "
+            f"[[0, 1], [2]].",
+            about=("rounds",),
+        )
+    if not drawn:
         raise HoldfastError(
             "cohort: the schedule is empty; give at least one round.", about=("rounds",)
         )
-    return Schedule(tuple(tuple(int(i) for i in ids) for ids in rounds))
+    return Schedule(tuple(tuple(ids.astype(int).tolist()) for ids in drawn))
 
 
 @explain_arguments
@@ -250,7 +269,10 @@ def weighted(size: int, weights: Sequence[float] | np.ndarray) -> Weighted:
         >>> np.bincount(drawn, minlength=4)
         array([513, 509, 978,   0])
     """
-    values = np.asarray(weights, float)
+    try:
+        values = np.asarray(weights, float)
+    except (TypeError, ValueError):
+        values = np.asarray(math.nan)
     if values.ndim != 1 or not np.isfinite(values).all() or (values < 0).any():
         raise HoldfastError(
             "cohort: weights must be one finite number of at least 0 per client.",
@@ -260,8 +282,4 @@ def weighted(size: int, weights: Sequence[float] | np.ndarray) -> Weighted:
 
 
 def _size(size: int) -> int:
-    if not isinstance(size, int | np.integer) or size < 1:
-        raise HoldfastError(
-            f"cohort: size={size!r}; give a whole number of at least 1.", about=("size",)
-        )
-    return int(size)
+    return whole_number("cohort", "size", size)

@@ -69,11 +69,17 @@ def first_wrong(**right: bool) -> About:
     return next(((name,) for name, fine in right.items() if not fine), ())
 
 
+def brief(given: object) -> str:
+    """A value in a message: on one line, and not all of a long one."""
+    text = " ".join(repr(given).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 def expect(owner: str, name: str, given: object, kind: type, example: str) -> None:
     """Refuse an argument of another type, such as the name of what was meant."""
     if not isinstance(given, kind):
         raise HoldfastError(
-            f"{owner}: {name}={given!r} is a {type(given).__name__}; give {_a(kind.__name__)}, such as "
+            f"{owner}: {name}={brief(given)} is a {type(given).__name__}; give {_a(kind.__name__)}, such as "
             f"{example}.",
             about=(name,),
         )

@@ -3,11 +3,12 @@
 import dataclasses
 import functools
 from collections.abc import Iterator
+from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from jax import tree
 
-from holdfast.core.hyper import Hyper
+from holdfast.core.hyper import Hyper, Range
 from holdfast.core.rule import (
     MOMENTS,
     ClientView,
@@ -282,6 +283,7 @@ class ServerTurn(Wrapper):
         [1.8, 1.79, 1.8, 1.8, 1.8]
     """
 
+    ranges = MappingProxyType({"gamma": Range(0)})
     gamma: Hyper
 
     @property

@@ -95,7 +95,8 @@ def check_ranges(thing: Any, when: str = "", above: About = ()) -> None:
     for path, part in _structs_in(thing):
         for name, allowed in getattr(part, "ranges", {}).items():
             value = getattr(part, name)
-            if value is None or callable(value) or isinstance(value, jax.core.Tracer):
+            absent = value is None and _may_be_none(part, name)
+            if absent or callable(value) or isinstance(value, jax.core.Tracer):
                 continue
             given = value.values if _is_per_client(value) else value
             if callable(given) or isinstance(given, jax.core.Tracer):
@@ -110,7 +111,7 @@ def check_ranges(thing: Any, when: str = "", above: About = ()) -> None:
                     about=about,
                 )
             try:
-                number = not isinstance(given, str | bool)
+                number = not isinstance(given, str | bool | None)
                 fits = number and allowed.holds(np.asarray(given, float))
             except (TypeError, ValueError, OverflowError):
                 fits = False
@@ -118,6 +119,10 @@ def check_ranges(thing: Any, when: str = "", above: About = ()) -> None:
                 raise HoldfastError(
                     f"{owner}: {name}={_brief(given)}{when}; give {allowed}.", about=about
                 )
+
+
+def _may_be_none(part: Any, name: str) -> bool:
+    return next(field.default is None for field in dataclasses.fields(part) if field.name == name)
 
 
 def _brief(given: Any) -> str:

@@ -140,6 +140,11 @@ class Local(Struct):
             if value is not None:
                 # Of Python's own type, whatever was given: programs are known by these.
                 object.__setattr__(self, name, whole_number("Local", name, value))
+        if not isinstance(self.shuffle, bool | np.bool_):
+            raise HoldfastError(
+                f"Local: shuffle={self.shuffle!r}; give True or False.", about=("shuffle",)
+            )
+        object.__setattr__(self, "shuffle", bool(self.shuffle))
         if self.last_batch not in ("keep", "drop"):
             raise HoldfastError(
                 f"Local: last_batch={self.last_batch!r}; give 'keep' or 'drop'.",
@@ -152,11 +157,6 @@ class Local(Struct):
                     f"or a schedule over rounds.",
                     about=(name,),
                 )
-        if self.learning_rate is None:
-            raise HoldfastError(
-                "Local: learning_rate=None; give a number above 0, such as 0.1.",
-                about=("learning_rate",),
-            )
         hyper.check_ranges(self)
         if self.optimizer is not None and (
             not callable(self.optimizer) or isinstance(self.optimizer, optax.GradientTransformation)

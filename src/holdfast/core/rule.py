@@ -16,13 +16,15 @@ Every function is pure and sees one client or the server, never a client axis.
 import dataclasses
 import enum
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from jax import tree
 
 from holdfast import trees
+from holdfast.core.hyper import Range, check_ranges
 from holdfast.core.struct import Struct
 from holdfast.errors import HoldfastError
 from holdfast.trees import Number, Tree
@@ -273,6 +275,11 @@ class Rule(Struct):
     # What it hears is averaged uniformly, whatever the weighting of deltas: a count of clients.
     counts_heads: ClassVar[bool] = False
     defines: ClassVar[frozenset[str]] = frozenset()
+    # What its hyper-parameters may be, by their names.
+    ranges: ClassVar[Mapping[str, Range]] = MappingProxyType({})
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -1,14 +1,14 @@
 """A population: clients with examples of their own, any number each."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jax import tree
 
 from holdfast.data.grouped import Grouped, OfPopulation, Populations
-from holdfast.errors import About, HoldfastError
+from holdfast.errors import About, HoldfastError, brief
 from holdfast.trees import Tree, paths
 
 
@@ -22,7 +22,7 @@ class Examples(NamedTuple):
 def count(examples: Tree) -> int:
     """Number of examples; refuses arrays that disagree about it."""
     arrays = dict(zip(paths(examples), tree.leaves(examples), strict=True))
-    single = [name for name, a in arrays.items() if not hasattr(a, "__len__")]
+    single = [name for name, a in arrays.items() if isinstance(a, str) or np.ndim(a) == 0]
     if single:
         raise HoldfastError(
             f"data: {single[0] or 'it'} is {arrays[single[0]]!r} and no array; give arrays with a row "
@@ -111,6 +111,13 @@ class Clients:
                 "change the populations before hf.join puts them together.",
                 about=("clients",),
             )
+        down = self.offsets[0] != 0 or (np.diff(self.offsets) < 0).any()
+        if down or self.offsets[-1] != len(self.order):
+            raise HoldfastError(
+                f"Clients: offsets must rise from 0 to the {len(self.order)} rows of order; build it by "
+                f"hf.Clients.from_rows.",
+                about=("partition",),
+            )
         if len(self.order) and not (self.order.min() >= 0 and self.order.max() < n):
             raise HoldfastError(
                 f"Clients: rows must lie in 0..{n - 1}; check the partition.", about=("partition",)
@@ -119,6 +126,12 @@ class Clients:
     @classmethod
     def from_rows(cls, examples: Tree, rows: Sequence[Any]) -> "Clients":
         """From one array of row numbers per client."""
+        if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
+            raise HoldfastError(
+                f"Clients.from_rows: rows={brief(rows)}; give one list of row numbers for each client, such "
+                f"as [[0, 1], [2]].",
+                about=("rows",),
+            )
         parts = [_whole_numbers(r, "Clients.from_rows", "rows") for r in rows]
         offsets = np.concatenate([[0], np.cumsum([len(p) for p in parts], dtype=np.int64)])
         order = np.concatenate(parts) if parts else np.zeros(0, np.int64)
@@ -127,6 +140,13 @@ class Clients:
     @classmethod
     def from_datasets(cls, datasets: Sequence[Tree]) -> "Clients":
         """From one data set per client."""
+        listed = isinstance(datasets, Sequence) and not hasattr(datasets, "_fields")
+        if not listed or isinstance(datasets, str):
+            raise HoldfastError(
+                f"Clients: datasets is a {type(datasets).__name__}; give a list with one data set for each "
+                f"client, such as [hf.Examples(x, y), ...].",
+                about=("partition",),
+            )
         if not datasets:
             raise HoldfastError(
                 "Clients: the population is empty; give at least one client.", about=("partition",)

@@ -15,9 +15,9 @@ from holdfast.core.round import HasLoss, ServerWork, take_batch
 from holdfast.data.clients import Clients, check_finite, count
 from holdfast.data.grouped import Grouped
 from holdfast.engine.batches import BatchPlanner
-from holdfast.errors import HoldfastError, explain_constructor
+from holdfast.errors import HoldfastError, explain_constructor, whole_number
 from holdfast.models.model import Model, takes_key
-from holdfast.trees import Tree
+from holdfast.trees import Tree, describe_shapes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +85,20 @@ class Server:
                 f"Server: local is a {type(self.local).__name__}; give hf.Local(...), how it trains.",
                 about=("local",),
             )
+        if self.loss is not None and not callable(self.loss):
+            raise HoldfastError(
+                f"Server: loss={self.loss!r}; give a function (params, batch) -> one value per example.",
+                about=("loss",),
+            )
+        if self.gradient_batch_size is not None:
+            few = whole_number("Server", "gradient_batch_size", self.gradient_batch_size)
+            object.__setattr__(self, "gradient_batch_size", few)
+        if isinstance(self.source, Clients):
+            raise HoldfastError(
+                "Server: its data is a population of clients; give a data set, such as "
+                "clients.pooled()[0].",
+                about=("source",),
+            )
         if self.alone and self.loss is not None:
             raise HoldfastError(
                 "Server: two losses are given; give a data set with loss=, or one loss.",
@@ -126,14 +140,29 @@ class Server:
         rows = None
         if not self.alone:
             check_finite(self.source, "Server", about=("server",))
-            if model.check is not None and self.loss is None:
-                model.check(self.source)
+            if self.loss is None:
+                model.check_examples(self.source, "Server", ("server",))
             rows = np.zeros(2, np.int32)
         examples = () if self.alone else tree.map(jnp.asarray, self.source)
-        value = jax.eval_shape(lambda p: self.objective(model, p, examples, rows, key), params)
-        if value.shape != ():
+        try:
+            value = jax.eval_shape(lambda p: self.objective(model, p, examples, rows, key), params)
+        # Whatever the model's library raises.
+        except Exception as error:
+            taken = "the parameters" if self.alone else f"examples of {describe_shapes(examples)}"
             raise HoldfastError(
-                f"Server: the loss has shape {value.shape}; return one number for the parameters.",
+                f"Server: its loss cannot take {taken}: {str(error).splitlines()[0]}; give a data set "
+                f"like the clients', or a loss that takes it.",
+                about=("server",),
+            ) from None
+        if getattr(value, "shape", None) != ():
+            shape = getattr(value, "shape", None)
+            raise HoldfastError(
+                f"Server: the loss has shape {shape}; return one number for the parameters.",
+                about=("server", "loss"),
+            )
+        if not jnp.issubdtype(value.dtype, jnp.floating):
+            raise HoldfastError(
+                f"Server: the loss is of type {value.dtype}; return a floating-point number.",
                 about=("server", "loss"),
             )
 

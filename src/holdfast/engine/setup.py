@@ -25,7 +25,8 @@ from holdfast.engine.plan import draw
 from holdfast.engine.populations import JoinedCohort
 from holdfast.engine.protocol import Engine
 from holdfast.engine.select import Selection
-from holdfast.errors import HoldfastError, expect
+from holdfast.engine.server import Server
+from holdfast.errors import HoldfastError, brief, expect
 from holdfast.evaluate.protocol import Evaluator
 from holdfast.models.model import Model
 from holdfast.record.identity import describe, digest
@@ -243,8 +244,7 @@ def _check_data(model: Model, batches: BatchPlanner, fits: bool) -> None:
     # What does not fit is checked as it is read.
     if fits:
         check_finite(clients.examples, "data")
-    if model.check is not None:
-        model.check(clients.examples)
+    model.check_examples(clients.examples, "simulate", ("data",))
     if not len(batches.able):
         raise HoldfastError(
             f"simulate: none of the {len(clients)} clients has data; give at least one some.",
@@ -263,7 +263,14 @@ def _initial_params(given: Experiment, examples: Tree) -> Tree:
     if given.params is None:
         return given.model.init(key, examples)
     wanted = jax.eval_shape(given.model.init, key, examples)
-    params = jax.device_put(given.params)
+    try:
+        params = jax.device_put(given.params)
+    except TypeError:
+        raise HoldfastError(
+            f"simulate: params is {brief(given.params)}, which are no arrays; give parameters of this "
+            f"model, such as run.params.",
+            about=("params",),
+        ) from None
     if describe_shapes(params) != describe_shapes(wanted):
         raise HoldfastError(
             f"simulate: params has {describe_shapes(params)} but the model has "
@@ -322,9 +329,51 @@ def _check_types(given: Experiment) -> None:
             )
     _check_locals(given)
     seed = given.seed
-    if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**31:
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not whole or not 0 <= seed < 2**31:
         raise HoldfastError(
             f"simulate: seed={seed!r}; give a whole number in 0..{2**31 - 1}.", about=("seeds",)
+        )
+    if given.server is not None:
+        expect("simulate", "server", given.server, Server, "hf.Server(data, hf.Local(0.1))")
+    if given.storage is not None:
+        expect("simulate", "storage", given.storage, Storage, 'hf.Storage(memory="8 GB")')
+    _check_protocols(given)
+
+
+def _check_protocols(given: Experiment) -> None:
+    """What may be of anybody's class, as long as it has what is asked of it."""
+    evaluators = ("every", "keeps_last_models", "check", "__call__")
+    expected = [
+        (
+            "cohort",
+            given.cohort,
+            ("check", "draw"),
+            "one of hf.cohorts, such as hf.cohorts.fixed(10)",
+        ),
+        ("engine", given.engine, ("layout", "round"), "an engine, such as hf.Engine(devices=2)"),
+        *(
+            (
+                "evaluate",
+                evaluator,
+                evaluators,
+                "one or several of hf.evaluate, such as hf.evaluate.on(test)",
+            )
+            for evaluator in _as_sequence(given.evaluate) or (None,)
+        ),
+    ]
+    several = given.evaluate is not None
+    for name, value, members, wanted in expected:
+        if value is None and not (name == "evaluate" and several):
+            continue
+        if isinstance(value, type) or not all(hasattr(value, member) for member in members):
+            raise HoldfastError(
+                f"simulate: {name}={brief(value)} is a {type(value).__name__}; give {wanted}.",
+                about=(name,),
+            )
+    if not isinstance(given.select, bool | np.bool_):
+        raise HoldfastError(
+            f"simulate: select={given.select!r}; give True or False.", about=("select",)
         )
 
 

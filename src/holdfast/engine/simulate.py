@@ -19,7 +19,7 @@ from holdfast.data.clients import Clients
 from holdfast.engine.experiment import Experiment, Settings, described
 from holdfast.engine.server import Server
 from holdfast.engine.simulation import Simulation
-from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.errors import HoldfastError, expect, explain_arguments, whole_number
 from holdfast.evaluate.protocol import EvaluationView
 from holdfast.models.model import Model
 from holdfast.record.checkpoint import Checkpoint
@@ -188,11 +188,15 @@ def simulate(
         raise HoldfastError(
             "simulate: `rounds` is missing; give how many, rounds=100.", about=("rounds",)
         )
-    if not isinstance(rounds, int | np.integer) or rounds < 0:
-        raise HoldfastError(
-            f"simulate: rounds={rounds!r}; give a whole number of at least 0.", about=("rounds",)
-        )
+    rounds = whole_number("simulate", "rounds", rounds, least=0)
     store = Checkpoint(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
+    if store is not None:
+        expect("simulate", "checkpoint", store, Checkpoint, 'hf.Checkpoint("runs/mine")')
+    if on_round is not None and not callable(on_round):
+        raise HoldfastError(
+            f"simulate: on_round={on_round!r}; give a function of the state after a round.",
+            about=("on_round",),
+        )
     simulation = Simulation(given, None if store is None else Path(store.folder))
     state = simulation.go_on_from(start)
     identity = simulation.setup.identity() if store else {}

@@ -93,6 +93,11 @@ class Simulation:
         fresh = self.begin()
         if start is None:
             return fresh
+        if not isinstance(start, RunState):
+            raise HoldfastError(
+                f"start: a {type(start).__name__} is given; give the state of a run, such as run.state.",
+                about=("start",),
+            )
         then, now = len(start.client_states), len(fresh.client_states)
         if then != now:
             raise HoldfastError(

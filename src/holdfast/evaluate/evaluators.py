@@ -11,7 +11,7 @@ from jax import tree
 
 from holdfast.core.local import Local
 from holdfast.data.clients import Clients, check_finite, count
-from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.errors import HoldfastError, explain_arguments, whole_number
 from holdfast.evaluate.protocol import EvaluationView
 from holdfast.metrics import greater_is_better
 from holdfast.models.model import Model
@@ -54,8 +54,7 @@ def _check_examples(examples: Tree, model: Model, params: Tree) -> list[str]:
             "evaluate: the data set is empty; give at least one example.", about=("data",)
         )
     check_finite(examples, "evaluate")
-    if model.check is not None:
-        model.check(examples)
+    model.check_examples(examples, "evaluate", ("data",))
     batch = tree.map(lambda a: jax.ShapeDtypeStruct((2, *a.shape[1:]), a.dtype), examples)
     try:
         values = jax.eval_shape(model.measure, params, batch)
@@ -251,11 +250,7 @@ def _all_named(name: str, columns: list[str]) -> list[str]:
 
 
 def _every(every: int) -> int:
-    if not isinstance(every, int) or every < 1:
-        raise HoldfastError(
-            f"evaluate: every={every!r}; give a whole number of at least 1.", about=("every",)
-        )
-    return every
+    return whole_number("evaluate", "every", every)
 
 
 @explain_arguments

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax, tree
 
-from holdfast.errors import HoldfastError, explain_constructor
+from holdfast.errors import About, HoldfastError, explain_constructor
 from holdfast.metrics.metric import Declared, directions
-from holdfast.trees import Tree, paths
+from holdfast.trees import Tree, describe_shapes, paths
 
 
 @explain_constructor
@@ -201,6 +201,23 @@ class Model:
 
     def __repr__(self) -> str:
         return f"Model({self.name})"
+
+    def check_examples(self, examples: Tree, owner: str, about: About) -> None:
+        """Refuse examples the model cannot take, in the model's own words where it has any."""
+        if self.check is None:
+            return
+        try:
+            self.check(examples)
+        except HoldfastError:
+            raise
+        # Whatever comes of examples that have not the fields a model looks at.
+        except Exception as error:
+            raise HoldfastError(
+                f"{owner}: the model cannot take examples of {type(examples).__name__} with "
+                f"{describe_shapes(examples)}: {str(error).splitlines()[0]}; give data such as "
+                f"hf.Examples(x, y).",
+                about=about,
+            ) from None
 
     def losses(self, params: Tree, batch: Tree, key: jax.Array | None = None) -> jax.Array:
         """One loss per example: `loss` by the name that rounds know it by."""

@@ -1,6 +1,8 @@
 """FedDyn: a linear term that makes local optima agree with the global one."""
 
-from holdfast.core.hyper import Hyper
+from types import MappingProxyType
+
+from holdfast.core.hyper import Hyper, Range
 from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt
 from holdfast.trees import Tree, add, axpy, scale, zeros
 
@@ -41,6 +43,7 @@ class Dynamic(Rule):
     """
 
     needs = frozenset({Need.HONEST_DELTA})
+    ranges = MappingProxyType({"alpha": Range(0)})
     alpha: Hyper
 
     def init(self, params: Tree) -> State:

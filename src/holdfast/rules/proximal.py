@@ -1,6 +1,8 @@
 """FedProx: stay near the model received."""
 
-from holdfast.core.hyper import Hyper
+from types import MappingProxyType
+
+from holdfast.core.hyper import Hyper, Range
 from holdfast.core.rule import ClientView, Rule, Tilt
 
 
@@ -34,6 +36,7 @@ class Proximal(Rule):
     Reference: Li et al., "Federated optimization in heterogeneous networks", MLSys 2020.
     """
 
+    ranges = MappingProxyType({"mu": Range(0)})
     mu: Hyper
 
     def tilt(self, at: ClientView) -> Tilt:

@@ -1,8 +1,10 @@
 """FSL: after the clients, the server takes steps on data of its own."""
 
+from types import MappingProxyType
+
 from jax import tree
 
-from holdfast.core.hyper import Hyper
+from holdfast.core.hyper import Hyper, Range
 from holdfast.core.rule import ClientView, Need, Rule, ServerView, Tilt
 from holdfast.trees import Tree, add
 
@@ -46,6 +48,7 @@ class ServerLearning(Rule):
     """
 
     needs = frozenset({Need.SERVER_DATA, Need.WHOLE_MODEL, Need.LAST})
+    ranges = MappingProxyType({"gamma": Range(0), "pull": Range(0)})
     gamma: Hyper
     pull: Hyper | None = None
 

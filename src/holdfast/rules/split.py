@@ -1,8 +1,12 @@
 """FedSplit, with the two ways FedDyn's authors average it under partial participation."""
 
-from holdfast.core.hyper import Hyper
+from types import MappingProxyType
+
+from holdfast.core.hyper import Hyper, Range
 from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt
 from holdfast.trees import Tree, add, axpy, scale, sub
+
+_STEP = MappingProxyType({"step_size": Range(0, open=True)})
 
 
 def _towards_reflection(at: ClientView, step_size: Hyper) -> Tilt:
@@ -41,6 +45,7 @@ class SplitAll(Rule):
     """
 
     needs = frozenset({Need.HONEST_DELTA, Need.FIRST})
+    ranges = _STEP
     step_size: Hyper
 
     def init(self, params: Tree) -> State:
@@ -91,6 +96,7 @@ class SplitActive(Rule):
 
     needs = frozenset({Need.FIRST})
     rewrites_delta = True
+    ranges = _STEP
     step_size: Hyper
 
     def init(self, params: Tree) -> State:
