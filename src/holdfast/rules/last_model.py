@@ -18,7 +18,7 @@ class LastModel(Rule):
         >>> clients = hf.data.partition.in_order(data, clients=2)
         >>> model = hf.models.least_squares(intercept=False)
         >>> local = hf.Local(learning_rate=0.1, steps=10)
-        >>> # The evaluator puts the rule into the chain by itself.
+        >>> # The evaluator has clients remember these models by itself.
         >>> both = [hf.evaluate.on(data), hf.evaluate.client_average(data)]
         >>> algorithm = hf.algorithms.feddyn(alpha=1.0)
         >>> run = hf.simulate(algorithm, model, clients, local, rounds=4, evaluate=both)
