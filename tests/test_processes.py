@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from holdfast import HoldfastError, processes
+from holdfast.errors import FolderInUseError
+from holdfast.record.lock import held
 
 FILE = """
 rounds = {rounds}
@@ -194,3 +196,61 @@ def test_a_rank_too_many_is_refused():
         processes.connect("127.0.0.1:7000", 2, 2)
     with pytest.raises(HoldfastError, match=r"coordinator='somewhere'; give host and port"):
         processes.connect("somewhere", 2, 0)
+
+
+LAUNCHES = """
+import sys
+from holdfast import processes
+sys.exit(processes.launch([sys.executable, sys.argv[1], sys.argv[2]], 2))
+"""
+WRITES = """
+import os, sys, time
+from pathlib import Path
+from holdfast import processes
+from holdfast.record.lock import held
+processes.connect_from_environment()
+with held(Path(sys.argv[1])):
+    Path(sys.argv[1], f"pid-{processes.rank()}").write_text(str(os.getpid()))
+    time.sleep(600)
+"""
+
+
+def test_children_end_with_their_launcher_and_keep_others_out_until_then(tmp_path):
+    (tmp_path / "launches.py").write_text(LAUNCHES)
+    (tmp_path / "writes.py").write_text(WRITES)
+    folder = tmp_path / "run"
+    command = [sys.executable, str(tmp_path / "launches.py"), str(tmp_path / "writes.py"), folder]
+    launcher = subprocess.Popen(command)
+    pids = _eventually(
+        lambda: [int(p.read_text()) for p in folder.glob("pid-*") if p.read_text()], 2, launcher
+    )
+    with pytest.raises(FolderInUseError, match="is in use"), held(folder):
+        pass
+    for pid in pids:  # they cannot see their launcher die yet
+        os.kill(pid, signal.SIGSTOP)
+    launcher.kill()
+    launcher.wait()
+    with pytest.raises(FolderInUseError, match="is in use"), held(folder):
+        pass
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    _eventually(lambda: [pid for pid in pids if _has_ended(pid)], 2)
+    with held(folder):
+        pass
+
+
+def _eventually(found, count, process=None):
+    deadline = time.monotonic() + 60
+    while len(found()) < count:
+        assert time.monotonic() < deadline
+        assert process is None or process.poll() is None
+        time.sleep(0.02)
+    return found()
+
+
+def _has_ended(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return state == "Z"  # nobody waits for orphans in some containers

@@ -16,7 +16,7 @@ from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.table import Table
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import FileAccessError, HoldfastError, file_errors_said, in_plain_words
 
 if TYPE_CHECKING:
     from holdfast.config.build import Study
@@ -76,16 +76,17 @@ Track = Annotated[
 
 
 def said_in_one_line(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What cannot work ends with its message and exit code 2, without a traceback."""
+    """What cannot work ends with its message and its exit code, without a traceback."""
 
     @wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
-            return command(*args, **kwargs)
+            with file_errors_said():
+                return command(*args, **kwargs)
         except HoldfastError as error:
             err.print("[bold red]error[/] ", end="")
             err.print(str(error), markup=False, highlight=False, soft_wrap=True)
-            raise typer.Exit(2) from None
+            raise typer.Exit(error.exit_code) from None
 
     return wrapped
 
@@ -171,9 +172,11 @@ def resume(
     _divide(processes, coordinator, rank)
     from holdfast.config import build
     from holdfast.config.file import read
+    from holdfast.record.lock import refuse_held
     from holdfast.runs.folder import RunFolder
 
     opened = RunFolder.open(folder)
+    refuse_held(opened.path)
     opened.log("resumed")
     _carry_out(build.study(read(opened.experiment_file)), opened, report, track or [])
 
@@ -215,11 +218,15 @@ def _carry_out(study: "Study", folder: Any, report: bool, track: list[str]) -> N
     except KeyboardInterrupt:
         err.print(f"stopped; go on with: [bold]holdfast resume {folder.path}[/]")
         raise typer.Exit(130) from None
-    except processes.LostProcessError as error:
-        err.print(f"[bold red]error[/] {error}", highlight=False, soft_wrap=True)
-        again = f"holdfast resume {folder.path} --processes {processes.count()}"
-        err.print(f"go on with: [bold]{again}[/]", highlight=False, soft_wrap=True)
-        raise typer.Exit(processes.LOST) from None
+    except (processes.LostProcessError, FileAccessError, OSError) as error:
+        said = in_plain_words(error) if isinstance(error, OSError) else str(error)
+        err.print("[bold red]error[/] ", end="")
+        err.print(said, markup=False, highlight=False, soft_wrap=True)
+        again = f"holdfast resume {folder.path}"
+        if processes.count() > 1:
+            again += f" --processes {processes.count()}"
+        err.print(f"go on with: {again}", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(getattr(error, "exit_code", FileAccessError.exit_code)) from None
     if not processes.is_first():
         return
     if failures == runs:

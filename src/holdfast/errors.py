@@ -1,9 +1,11 @@
 """What goes wrong is said in one line: what was given, what was expected, what to do."""
 
+import contextlib
 import difflib
+import errno
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
@@ -33,6 +35,8 @@ class HoldfastError(ValueError):
     `("algorithm", "wire")` or `("data",)`. An experiment file finds the line by it.
     """
 
+    exit_code = 2  # of the command
+
     def __init__(self, message: str = "", *, about: About = ()) -> None:
         super().__init__(message)
         self.about = about
@@ -46,8 +50,53 @@ class HoldfastWarning(UserWarning):
     """Something was put right on the way and the user should know."""
 
 
+class FileAccessError(HoldfastError):
+    """The operating system does not let a file be read or written: disk full, no permission, no folder."""
+
+    exit_code = 74  # as sysexits.h has it
+
+
+class FolderInUseError(HoldfastError):
+    """Another run writes to a folder."""
+
+    exit_code = 75  # as sysexits.h has it: try again later
+
+
 class RoundFailedError(HoldfastError):
     """A round in which not one client returned a finite update."""
+
+
+_REMEDIES = {
+    errno.ENOSPC: "make room on the disk",
+    errno.EDQUOT: "make room on the disk",
+    errno.EFBIG: "allow larger files there",
+    errno.EACCES: "see to it that you may read and write there, or give another path",
+    errno.EPERM: "see to it that you may read and write there, or give another path",
+    errno.EROFS: "make it writable, or give another path",
+    errno.ENOENT: "make its folder first, or give another path",
+    errno.ENOTDIR: "give a path whose folders are folders",
+    errno.EEXIST: "give another path",
+    errno.EISDIR: "give the path of a file",
+    errno.ENAMETOOLONG: "give a shorter name",
+    errno.EIO: "the disk is failing: save what is on it",
+}
+
+
+def in_plain_words(error: OSError) -> str:
+    """What the operating system refused, of which file, and what to do, without a full stop."""
+    what = error.strerror or str(error) or type(error).__name__
+    where = "" if error.filename is None else f"{error.filename}: "
+    remedy = _REMEDIES.get(error.errno or 0, "see what is wrong with it, then try again")
+    return f"{where}{what[:1].lower()}{what[1:]}; {remedy}"
+
+
+@contextlib.contextmanager
+def file_errors_said(then: str = "") -> Iterator[None]:
+    """What the operating system refuses, as an error of holdfast's; `then` is what comes after the remedy."""
+    try:
+        yield
+    except OSError as error:
+        raise FileAccessError(f"{in_plain_words(error)}{then}.") from error
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -22,6 +23,7 @@ from holdfast.errors import HoldfastError
 from holdfast.trees import Tree
 
 COORDINATOR, COUNT, RANK = "HOLDFAST_COORDINATOR", "HOLDFAST_PROCESSES", "HOLDFAST_RANK"
+LAUNCHER = "HOLDFAST_LAUNCHER"  # a pipe that closes when the launcher ends
 LOST = 75  # exit code: try again later, from the checkpoint
 _HEARTBEAT = 20  # seconds without a sign of life
 _GRACE = 15  # seconds for the others to say what they saw
@@ -30,6 +32,8 @@ _PATIENCE = 600  # seconds for all to arrive
 
 class LostProcessError(HoldfastError):
     """Another process of this run is gone."""
+
+    exit_code = LOST
 
 
 def count() -> int:
@@ -77,9 +81,19 @@ def connect(coordinator: str, processes: int, rank: int) -> None:
 
 
 def connect_from_environment() -> None:
-    """Meet the others if the environment says that there are any."""
+    """Meet the others if the environment says that there are any; end when who started them does."""
+    if LAUNCHER in os.environ:
+        pipe = int(os.environ[LAUNCHER])
+        threading.Thread(target=_end_with_launcher, args=(pipe,), daemon=True).start()
     if COORDINATOR in os.environ:
         connect(os.environ[COORDINATOR], int(os.environ[COUNT]), int(os.environ[RANK]))
+
+
+def _end_with_launcher(pipe: int) -> None:
+    # Nothing is ever written to it: reading returns when the other end is closed, at the latest by the
+    # operating system when the launcher was killed.
+    os.read(pipe, 1)
+    os._exit(LOST)
 
 
 def wait_for_all(what: str) -> None:
@@ -123,15 +137,25 @@ def is_loss(error: BaseException) -> bool:
 def launch(command: Sequence[str], processes: int) -> int:
     """Run a command in several processes of this machine; the exit code of the first that fails."""
     address = f"127.0.0.1:{_free_port()}"
+    alive, kept = os.pipe()
     with ExitStack() as open_files:
+        open_files.callback(os.close, alive)
+        # Only this process has the other end.
+        open_files.callback(os.close, kept)
         notes = [open_files.enter_context(tempfile.TemporaryFile()) for _ in range(processes)]
         children = []
         for k, note in enumerate(notes):
-            told = {COORDINATOR: address, COUNT: str(processes), RANK: str(k)}
+            told = {COORDINATOR: address, COUNT: str(processes), RANK: str(k), LAUNCHER: str(alive)}
             quiet: Any = {} if k == 0 else {"stdout": subprocess.DEVNULL, "stderr": note}
             # A session of its own: Ctrl-C reaches only this process, which ends the others.
             children.append(
-                subprocess.Popen(command, env=os.environ | told, start_new_session=True, **quiet)
+                subprocess.Popen(
+                    command,
+                    env=os.environ | told,
+                    start_new_session=True,
+                    pass_fds=(alive,),
+                    **quiet,
+                )
             )
         try:
             return _watch(children, notes)

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Generator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Unpack
 
@@ -25,6 +26,7 @@ from holdfast.models.model import Model
 from holdfast.record.checkpoint import Checkpoint
 from holdfast.record.history import History
 from holdfast.record.ledger import Ledger
+from holdfast.record.lock import held
 from holdfast.record.progress import of_run
 from holdfast.record.state import RunState
 from holdfast.trees import Tree
@@ -198,25 +200,46 @@ def simulate(
             about=("on_round",),
         )
     simulation = Simulation(given, None if store is None else Path(store.folder))
-    state = simulation.go_on_from(start)
-    identity = simulation.setup.identity() if store else {}
-    if store and start is None:
-        state = store.load(state, identity) or state
+
+    def seen(state: RunState) -> None:
+        if on_round is not None:
+            on_round(state)
+        bar.advance(state)
+
+    bar = of_run(given.algorithm.name, rounds, progress)
+    # From before saves are read until the last one is written.
+    with nullcontext() if store is None else held(Path(store.folder)):
+        state = simulation.go_on_from(start)
+        identity = simulation.setup.identity() if store else {}
+        if store and start is None:
+            state = store.load(state, identity) or state
+        with bar:
+            state = _advance_to(simulation, state, rounds, store, identity, seen, until)
+    return Run(simulation, state)
+
+
+def _advance_to(
+    simulation: Simulation,
+    state: RunState,
+    rounds: int,
+    store: Checkpoint | None,
+    identity: dict[str, str],
+    seen: Callable[[RunState], None],
+    until: Callable[[RunState], bool] | None,
+) -> RunState:
+    """The state after so many rounds, saved on the way."""
     saved = state.round
+    stream = _advance_for_ever(simulation, state)
     try:
-        with of_run(given.algorithm.name, rounds, progress) as bar:
-            stream = _advance_for_ever(simulation, state)
-            while state.round < rounds:
-                state = next(stream)
-                done = state.round == rounds or (until is not None and until(state))
-                if store and (state.round % store.every == 0 or done):
-                    store.save(state, identity)
-                    saved = state.round
-                if on_round is not None:
-                    on_round(state)
-                bar.advance(state)
-                if done:
-                    break
+        while state.round < rounds:
+            state = next(stream)
+            done = state.round == rounds or (until is not None and until(state))
+            if store and (state.round % store.every == 0 or done):
+                store.save(state, identity)
+                saved = state.round
+            seen(state)
+            if done:
+                break
     except KeyboardInterrupt:
         # Several processes are not stopped in the same round, so they cannot save together.
         if store and saved < state.round and processes.count() == 1:
@@ -231,7 +254,7 @@ def simulate(
         raise processes.LostProcessError(
             f"round {state.round + 1}: another of the {processes.count()} processes is gone; {kept}."
         ) from None
-    return Run(simulation, state)
+    return state
 
 
 @explain_arguments

@@ -19,7 +19,13 @@ from holdfast.client_states.disk import FOLDER, DiskStore
 from holdfast.client_states.inspect import DamagedStatesError
 from holdfast.client_states.shared import SharedStore
 from holdfast.client_states.states import ClientStates
-from holdfast.errors import HoldfastError, HoldfastWarning, explain_constructor, first_wrong
+from holdfast.errors import (
+    HoldfastError,
+    HoldfastWarning,
+    explain_constructor,
+    file_errors_said,
+    first_wrong,
+)
 from holdfast.record import journal
 from holdfast.record.files import write_whole
 from holdfast.record.identity import first_difference
@@ -77,6 +83,7 @@ class Checkpoint:
         """Saves in the folder, oldest first."""
         return sorted(Path(self.folder).glob(f"round-*{_SUFFIX}"))
 
+    @file_errors_said("; the saves before are good")
     def save(self, state: RunState, identity: dict[str, str]) -> Path:
         """Write a state; a kill at any moment leaves the previous saves as they were."""
         folder = Path(self.folder)
@@ -139,6 +146,7 @@ class Checkpoint:
         if "identity" in about:  # if damaged, there may be an older one, and loading says so
             _refuse_another(self.files()[-1], about, identity)
 
+    @file_errors_said()
     def load(self, fresh: RunState, identity: dict[str, str]) -> RunState | None:
         """The newest undamaged state, or None in an empty folder; refuses another run's."""
         damaged: list[str] = []

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from holdfast import processes
 
+PARTIAL = ".partial"
+
 
 def write_whole(path: Path, *parts: str | bytes) -> None:
     """Write a file, one part after another; a kill at any moment leaves the old one or the new one.
@@ -13,7 +15,7 @@ def write_whole(path: Path, *parts: str | bytes) -> None:
     """
     if not processes.is_first():
         return
-    temporary = path.with_name(path.name + ".partial")
+    temporary = path.with_name(path.name + PARTIAL)
     with open(temporary, "wb") as file:
         for part in parts:
             file.write(part.encode() if isinstance(part, str) else part)

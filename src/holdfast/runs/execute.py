@@ -1,6 +1,7 @@
 """Run every method and seed of an experiment file, into a folder, from where it stands."""
 
 import contextlib
+import itertools
 import json
 import signal
 import threading
@@ -13,9 +14,10 @@ from holdfast import evaluate, processes
 from holdfast.config.build import Method, Study
 from holdfast.data import split
 from holdfast.engine.simulate import Run, simulate
-from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError
+from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError, file_errors_said
 from holdfast.record.checkpoint import Checkpoint
 from holdfast.record.files import write_whole
+from holdfast.record.lock import held, refuse_held
 from holdfast.record.progress import Progress
 from holdfast.record.state import RunState
 from holdfast.runs.folder import RunFolder, SeedFolder, description
@@ -26,13 +28,9 @@ Sink = Callable[[str, int, dict[str, Any]], None]  # method's label, seed, one r
 
 def create(study: Study, out: Path | None) -> RunFolder:
     """A new folder for a checked experiment: the one given, or the next free under `runs`."""
-    path = next(_free(study.name)) if out is None else out
-    path = Path(processes.told_by_first(str(path)))
-    if processes.is_first() and path.exists():
-        raise HoldfastError(
-            f"{path} exists already; give another folder with --out, or go on with a run by "
-            f"`holdfast resume {path}`."
-        )
+    path = Path(
+        processes.told_by_first(str(_made(study.name, out)) if processes.is_first() else "")
+    )
     methods = description(
         [(m.label, m.folder) for m in study.methods],
         study.target,
@@ -43,16 +41,33 @@ def create(study: Study, out: Path | None) -> RunFolder:
         {m.label: m.adapt for m in study.methods if m.adapt},
         study.objectives,
     )
-    return RunFolder.create(path, study.file.as_used(), _split(study), methods)
+    with held(path):
+        return RunFolder.create(path, study.file.as_used(), _split(study), methods)
 
 
-def _free(name: str) -> Iterator[Path]:
-    number = 1
-    while True:
-        path = Path("runs") / (name if number == 1 else f"{name}-{number}")
-        if not path.exists():
-            yield path
-        number += 1
+@file_errors_said()
+def _made(name: str, out: Path | None) -> Path:
+    """An empty folder, or what is left of one whose run was killed before it was described."""
+    if out is None:
+        names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+        return next(path for path in (Path("runs") / n for n in names) if _is_new(path))
+    if _is_new(out) or RunFolder(out).is_remainder:
+        return out
+    if out.is_dir():
+        refuse_held(out)
+    raise HoldfastError(
+        f"{out} exists already; give another folder with --out, or go on with a run by "
+        f"`holdfast resume {out}`."
+    )
+
+
+def _is_new(path: Path) -> bool:
+    """Whether it is made just now: of two runs that ask at once, one is told so."""
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _split(study: Study) -> dict[str, Any]:
@@ -69,7 +84,7 @@ def execute(
     study: Study, folder: RunFolder, progress: Progress, sinks: tuple[Sink, ...] = ()
 ) -> int:
     """Run what is not complete yet; a method that fails does not stop the others, and is counted."""
-    with _interrupts() as again:
+    with held(folder.path), _interrupts() as again:
         return _execute(study, folder, progress, (*sinks, again))
 
 

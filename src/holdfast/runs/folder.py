@@ -33,9 +33,10 @@ import safetensors.numpy
 from holdfast import processes
 from holdfast.errors import HoldfastError
 from holdfast.metrics.metric import Declared, directions
-from holdfast.record.files import write_whole
+from holdfast.record.files import PARTIAL, write_whole
 from holdfast.record.history import History, Record
 from holdfast.record.ledger import Entry
+from holdfast.record.lock import LOCK
 from holdfast.record.state import RunState
 from holdfast.trees import Tree, paths
 
@@ -125,9 +126,9 @@ class RunFolder:
     def create(
         cls, path: Path, experiment: str, split: dict[str, Any], methods: dict[str, Any]
     ) -> "RunFolder":
-        """A new folder, with all that is known before the first round."""
+        """An empty folder, with all that is known before the first round."""
         if processes.is_first():
-            path.mkdir(parents=True)
+            path.mkdir(parents=True, exist_ok=True)
         folder = cls(path)
         write_whole(path / "environment.json", json.dumps(environment(), indent=2) + "\n")
         write_whole(path / "split.json", json.dumps(split))
@@ -150,6 +151,15 @@ class RunFolder:
                 f"{path} {what}; give a folder that `holdfast run` made, such as runs/digits."
             )
         return folder
+
+    @property
+    def is_remainder(self) -> bool:
+        """Whether this is what a run leaves that was killed before it was described: a beginning at most."""
+        begun = {"environment.json", "split.json", "methods.json", "experiment.toml", LOCK}
+        found = {p.name for p in self.path.iterdir()} if self.path.is_dir() else {"a file"}
+        return "experiment.toml" not in found and all(
+            name.removesuffix(PARTIAL) in begun or name.startswith(f"{LOCK}-") for name in found
+        )
 
     @property
     def experiment_file(self) -> Path:
