@@ -24,6 +24,7 @@ RENAMED = {
     "steepest": ("max_curvature",),
     "flattest": ("min_curvature",),
     "judge": ("metrics",),
+    "convex": ("case",),
 }
 
 

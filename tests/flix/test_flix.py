@@ -547,6 +547,20 @@ CASES = {
         lambda: Constants(np.ones(2), np.ones(2), np.ones((2, 3)), True).step_size([0.5, 1.5]),
         r"give numbers in \[0, 1\]",
     ),
+    "alpha of others": (
+        lambda: Constants(np.ones(2), np.ones(2), np.ones((2, 3)), True).step_size([0.5] * 3),
+        r"alpha is 3 values, for 2 clients; give a number, or one for each",
+    ),
+    "alpha of an ensemble": (
+        lambda: hf.flix.ensemble(logistic(0)[0], Optima(np.zeros((2, 1)), np.zeros(2)), "0.3"),
+        r"alpha='0\.3'; give numbers in \[0, 1\]",
+    ),
+    "convex is the former name": (
+        lambda: Constants(np.ones(2), np.ones(2), np.ones((2, 3)), True).step_size(
+            1.0, convex=False
+        ),
+        r"unknown argument `convex`; it is called `case` now",
+    ),
     "diana alone": (
         lambda: hf.flix.personalise(*logistic(0), accuracy=1.0, rounds=5, diana=True),
         r"diana=True without a compressor",

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree
 
-from holdfast.core import hyper
 from holdfast.data.clients import Clients
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.flix.optima import Optima
+from holdfast.flix.theory import alpha_values
 from holdfast.models.model import Model
 from holdfast.trees import Tree
 
@@ -101,9 +101,7 @@ def ensemble(model: Model, optima: Optima, alpha: Any) -> Ensemble:
             f"give hf.Model(predictor=hf.models.Predictor(predict, metrics)).",
             about=("model",),
         )
-    values = hyper.values(alpha, len(optima.gradient_norms))
-    if not ((values >= 0) & (values <= 1)).all():
-        raise HoldfastError(f"ensemble: alpha={alpha}; give numbers in [0, 1].", about=("alpha",))
+    values = alpha_values("ensemble", alpha, len(optima.gradient_norms))
     return Ensemble(_mixed_model(model), model, optima, values)
 
 

@@ -25,6 +25,20 @@ from holdfast.wires import Compressor
 _FLAT = 1e-4
 
 
+def alpha_values(owner: str, alpha: Any, clients: int) -> np.ndarray:
+    """One alpha per client, on the host; refuses what is none."""
+    plain = isinstance(alpha, list | tuple) or np.ndim(alpha) > 0
+    Flix(hyper.PerClient(alpha) if plain else alpha)  # refuses what is not in [0, 1]
+    given = alpha.values if isinstance(alpha, hyper.PerClient) else alpha
+    if callable(given) or np.shape(given) not in ((), (clients,)):
+        what = "a function" if callable(given) else f"{len(given)} values"
+        raise HoldfastError(
+            f"{owner}: alpha is {what}, for {clients} clients; give a number, or one for each.",
+            about=("alpha",),
+        )
+    return hyper.values(alpha, clients)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Constants:
     r"""What a FLIX problem's difficulty depends on. Clients without data are left out.
@@ -63,17 +77,7 @@ class Constants:
         )
 
     def _alpha(self, alpha: Any) -> np.ndarray:
-        n = len(self.smoothness)
-        Flix(
-            alpha if np.ndim(alpha) == 0 else hyper.PerClient(alpha)
-        )  # refuses what is not in [0, 1]
-        given = alpha.values if isinstance(alpha, hyper.PerClient) else alpha
-        if np.shape(given) not in ((), (n,)):
-            raise HoldfastError(
-                f"constants: {len(given)} values of alpha for {n} clients with data; give one per client.",
-                about=("alpha",),
-            )
-        return hyper.values(alpha, n)
+        return alpha_values("constants", alpha, len(self.smoothness))
 
     @property
     def case(self) -> Case:
@@ -135,6 +139,7 @@ class Constants:
             shifts = 1 / (1 + omega) if beta is None else hyper.values(beta, n)
         return Descent(curved, self.convexity_at(alpha), omega, shifts)
 
+    @explain_arguments
     def error(
         self,
         alpha: Any,
@@ -251,6 +256,7 @@ class Constants:
         convexity = self.convexity_at(alpha)
         return gradient_norm**2 / (2 * convexity) if convexity > 0 else math.inf
 
+    @explain_arguments
     def step_size(
         self,
         alpha: Any,
