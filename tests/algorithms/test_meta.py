@@ -144,3 +144,10 @@ def test_adapted_models_are_the_same_with_select_and_after_a_resume(tmp_path):
     # What was measured before would not be comparable.
     with pytest.raises(hf.HoldfastError, match="another evaluation"):
         run(4, checkpoint=tmp_path, adapt=hf.Local(0.1, steps=7))
+
+
+def test_a_decay_of_the_inner_steps_alone_is_refused():
+    local = hf.Local(0.1, steps=2, weight_decay=0.1)
+    clients, model = tiny_clients(), hf.models.softmax_regression(3)
+    with pytest.raises(hf.HoldfastError, match="FirstOrderMAML needs any penalty in the loss"):
+        hf.simulate(hf.algorithms.fomaml(), model, clients, local, rounds=1)

@@ -164,7 +164,7 @@ class Need(enum.Enum):
 
     PLAIN_STEPS = "plain SGD steps, without momentum or an optimiser, on the leaves it corrects"
     PLAIN_SERVER_STEPS = "plain SGD steps, without momentum or an optimiser, at the server"
-    PENALTY_IN_LOSS = "any penalty in the loss itself, whose optimum it looks for"
+    PENALTY_IN_LOSS = "any penalty in the loss itself, whose own optimum or gradient it takes"
     LOSSLESS_WIRE = "a wire that delivers replies unchanged"
     CALM_WIRE = "a wire whose noise is at most half of what it carries, or a damping"
     SERVER_DATA = "data or a loss at the server"

@@ -31,7 +31,8 @@ class FirstOrderMAML(Rule):
     Reference: Finn, Abbeel and Levine, "Model-agnostic meta-learning", ICML 2017.
     """
 
-    needs = frozenset({Need.WHOLE_MODEL})
+    # The gradient it sends is that of the loss, where the local steps would have a decay too.
+    needs = frozenset({Need.WHOLE_MODEL, Need.PENALTY_IN_LOSS})
     rewrites_delta = True
 
     def reply(self, delta: Tree, at: ClientView) -> tuple[Tree, Tree]:
