@@ -1,6 +1,7 @@
 # make demo     install, compare six methods on the bundled digits, write the report page
 # make test     install and run all tests
 # make oracles  the tests that pin numbers again, on programs compiled as users' are
+# make matrix   every method in every setting by another way that must come to the same; writes docs/combinations.md
 # make bench    time holdfast and its peers on the same tasks, write benchmarks/RESULTS.md (QUICK=1: a few minutes)
 # make docs     install and build the documentation into site/, links checked
 PYTHON ?= python3
@@ -9,7 +10,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 INSTALLED := .venv/installed
 TOOLS := .venv/tools
 
-.PHONY: demo test oracles bench lint format docs clean
+.PHONY: demo test oracles matrix bench lint format docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/holdfast run src/holdfast/config/templates/digits.toml
@@ -20,6 +21,10 @@ test: $(TOOLS)
 oracles: $(TOOLS)
 	XLA_FLAGS= $(BIN)/python -m pytest -n 2 tests/claims/test_oracles.py tests/claims/test_oracles_server.py \
 		tests/claims/test_oracles_flix.py tests/claims/test_identities.py tests/claims/test_fixed_points.py tests/models/test_vgg_resnet.py
+
+matrix: $(TOOLS)
+	rm -rf build/matrix
+	XLA_FLAGS="--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1" $(BIN)/python -m tests.claims.matrix
 
 lint: $(TOOLS)
 	$(BIN)/ruff format --check .
