@@ -169,3 +169,11 @@ def test_a_run_that_is_interrupted_goes_on_to_the_same_bits(tmp_path):
     hf.simulate(hf.algorithms.scaffold(), **settings, rounds=2, checkpoint=tmp_path)
     again = hf.simulate(hf.algorithms.scaffold(), **settings, rounds=3, checkpoint=tmp_path)
     assert same_bits((whole.params, whole.state.server), (again.params, again.state.server))
+
+
+def test_transfer_with_select_moves_rows_that_were_not_sent(x64):
+    both, algorithm = joined(), hf.algorithms.population_transfer()
+    small, full = (hf.simulate(algorithm, **both, rounds=3, select=s) for s in (True, False))
+    assert largest_difference(small.params, full.params) < 1e-12
+    assert largest_difference(small.state.server, full.state.server) < 1e-12
+    assert small.ledger.total < 0.5 * full.ledger.total
