@@ -73,6 +73,14 @@ Track = Annotated[
     list[str] | None,
     typer.Option("--track", help="Send every round to tensorboard, mlflow or wandb. Repeatable."),
 ]
+Trusted = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Run code that the file names even if it lies outside the current folder or belongs to "
+        "another user. Read it first.",
+    ),
+]
 
 
 def said_in_one_line(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -137,6 +145,7 @@ def run(
     ] = False,
     report: Annotated[bool, typer.Option(help="Write the report page at the end.")] = True,
     track: Track = None,
+    trust: Trusted = False,
     processes: Processes = 1,
     coordinator: Coordinator = None,
     rank: Rank = 0,
@@ -151,7 +160,7 @@ def run(
     from holdfast.config.file import read
     from holdfast.runs.execute import create
 
-    study = build.study(read(file, changes or ()), pretrained=not dry_run)
+    study = build.study(read(file, changes or (), trust), pretrained=not dry_run)
     _describe(study)
     if dry_run:
         return
@@ -164,6 +173,7 @@ def resume(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of `holdfast run`.")],
     report: Annotated[bool, typer.Option(help="Write the report page at the end.")] = True,
     track: Track = None,
+    trust: Trusted = False,
     processes: Processes = 1,
     coordinator: Coordinator = None,
     rank: Rank = 0,
@@ -178,7 +188,9 @@ def resume(
     opened = RunFolder.open(folder)
     refuse_held(opened.path)
     opened.log("resumed")
-    _carry_out(build.study(read(opened.experiment_file)), opened, report, track or [])
+    _carry_out(
+        build.study(read(opened.experiment_file, trusted=trust)), opened, report, track or []
+    )
 
 
 def _divide(count: int, coordinator: str | None, rank: int) -> None:

@@ -322,7 +322,9 @@ def own_model(place, declared):
 def test_a_declared_direction_is_kept_in_the_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     out = tmp_path / "out"
-    holdfast("run", own_model(tmp_path, declared=True), "--out", out, "--set", "rounds=2")
+    holdfast(
+        "run", own_model(tmp_path, declared=True), "--out", out, "--trust", "--set", "rounds=2"
+    )
     assert json.loads((out / "methods.json").read_text())["greater_is_better"] == {"waste": False}
     waste = results.load([out]).methods[0].histories[0]["waste"]
     assert waste[1] < waste[0]
@@ -333,7 +335,7 @@ def test_a_declared_direction_is_kept_in_the_folder(tmp_path, monkeypatch):
 
 def test_a_target_of_an_unknown_direction_is_refused_before_the_first_round(tmp_path):
     file = own_model(tmp_path, declared=False)
-    words = ["run", str(file), "--dry-run"]
+    words = ["run", str(file), "--dry-run", "--trust"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 2
     said = " ".join(result.output.split())

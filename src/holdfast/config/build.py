@@ -280,11 +280,7 @@ def _algorithm(swept: sweep.SweptMethod) -> Algorithm:
     """What an entry names, with the clip and the wire it has besides."""
     file, at, table = swept.file, swept.at, swept.table
     known = {"populations": len(file.values.get("population", ())) or None}
-    algorithm = make(file, at, "algorithm", table, known)
-    if not isinstance(algorithm, Algorithm):
-        raise file.error(
-            at, f"`{table['name']}` made a {type(algorithm).__name__}, no hf.Algorithm."
-        )
+    algorithm: Algorithm = make(file, at, "algorithm", table, known)
     if "adaptive_clip" in table:
         inside = (*at, "adaptive_clip")
         clip = make_plain(file, inside, AdaptiveClip, table["adaptive_clip"])

@@ -1,14 +1,11 @@
 """Everything that has a name: what `holdfast list` shows and an experiment file may ask for."""
 
 import dataclasses
-import importlib
 import inspect
 import itertools
 import re
-import sys
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import optax
@@ -90,34 +87,10 @@ TITLES = {
 
 
 def find(kind: str, name: str) -> Callable[..., Any]:
-    """The function of that name; `module:function` or `file.py:function` is one of your own."""
+    """The function of that name."""
     if name in KINDS[kind]:
         return KINDS[kind][name]
-    if ":" in name:
-        return _import(kind, name)
     raise HoldfastError(f"unknown {kind} `{name}`; {did_you_mean(name, KINDS[kind])}")
-
-
-def _import(kind: str, name: str) -> Callable[..., Any]:
-    where, _, attribute = name.rpartition(":")
-    path = Path(where)
-    try:
-        if path.suffix == ".py":
-            sys.path.insert(0, str(path.resolve().parent))
-            where = path.stem
-        else:
-            sys.path.insert(0, str(Path.cwd()))
-        try:
-            found = getattr(importlib.import_module(where), attribute)
-        finally:
-            sys.path.pop(0)
-    except (ImportError, AttributeError) as error:
-        raise HoldfastError(
-            f"{kind} `{name}` cannot be imported: {error}; give `module:function` or `file.py:function`."
-        ) from None
-    if not callable(found):
-        raise HoldfastError(f"{kind} `{name}` is a {type(found).__name__}; give a function.")
-    return found
 
 
 def settings(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:

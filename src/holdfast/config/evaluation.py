@@ -9,10 +9,10 @@ import numpy as np
 from jax import tree
 
 from holdfast import evaluate
-from holdfast.config import catalogue, schema
+from holdfast.config import own_code, schema
 from holdfast.config.file import ExperimentFile, KeyPath
 from holdfast.config.joined import Federation
-from holdfast.config.making import located, make
+from holdfast.config.making import find, located, make
 from holdfast.config.population import load_dataset
 from holdfast.core.algorithm import Algorithm
 from holdfast.data import Clients
@@ -128,7 +128,7 @@ def _named(
 ) -> Any:
     """An evaluator by its name in the catalogue, or one of the user's own."""
     with located(file, (*at, "name")):
-        function = catalogue.find("evaluator", table["name"])
+        function = find(file, "evaluator", table["name"])
         supplied = schema.supplied(function)
     on = table.get("on", "test")
     known: dict[str, Any] = {"every": every}
@@ -145,19 +145,14 @@ def _named(
             raise file.error(
                 (*at, key), f"`{table['name']}` has no use for `{key}`; take it out of the file."
             )
-    made = make(file, at, "evaluator", table, known)
-    if not callable(made) or not hasattr(made, "every"):
-        raise file.error(
-            at, f"`{table['name']}` made a {type(made).__name__}, no hf.evaluate.Evaluator."
-        )
-    return made
+    return make(file, at, "evaluator", table, known)
 
 
 def _check(
     file: ExperimentFile, at: KeyPath, evaluator: Any, model: Model, clients: Clients
 ) -> None:
     shapes = jax.eval_shape(model.init, jax.random.key(0), clients.examples)
-    with located(file, at):
+    with located(file, at), own_code.explained("its `check`", anywhere=False):
         evaluator.check(model, shapes, len(clients))
 
 

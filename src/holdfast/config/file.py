@@ -32,6 +32,7 @@ class ExperimentFile:
     values: dict[str, Any]  # with the changes
     lines: dict[KeyPath, int]  # where a key was written, from 1
     changed: dict[KeyPath, str]  # what the command line set, as it was typed
+    trusted: bool = False  # whether code that it names may be anybody's
 
     def error(self, at: KeyPath, message: str) -> ExperimentFileError:
         """A message that begins with the line and ends with the lines around it."""
@@ -78,8 +79,11 @@ class ExperimentFile:
         return tomlkit.dumps(document)
 
 
-def read(path: str | Path, changes: Sequence[str] = ()) -> ExperimentFile:
-    """Read an experiment file and apply `key=value` changes such as `local.learning_rate=0.05`."""
+def read(path: str | Path, changes: Sequence[str] = (), trusted: bool = False) -> ExperimentFile:
+    """Read an experiment file and apply `key=value` changes such as `local.learning_rate=0.05`.
+
+    Code that a trusted file names is run wherever it lies and whoever owns it.
+    """
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -89,7 +93,7 @@ def read(path: str | Path, changes: Sequence[str] = ()) -> ExperimentFile:
         raise ExperimentFileError(
             f"{path} cannot be read: {error}; give a TOML file such as `holdfast new` writes."
         ) from None
-    plain = ExperimentFile(path, text, {}, locate(text), {})
+    plain = ExperimentFile(path, text, {}, locate(text), {}, trusted)
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

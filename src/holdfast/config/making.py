@@ -6,11 +6,19 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from holdfast.config import catalogue, schema
+import optax
+
+from holdfast.config import catalogue, own_code, schema
 from holdfast.config.file import ExperimentFile, ExperimentFileError, KeyPath
+from holdfast.core.algorithm import Algorithm
 from holdfast.core.hyper import PerClient
 from holdfast.core.local import Local
+from holdfast.core.wire import Wire
+from holdfast.data import Clients, Dataset
 from holdfast.errors import HoldfastError
+from holdfast.models import Model
+from holdfast.solvers import Solver
+from holdfast.wires import Compressor
 
 
 def make(
@@ -45,10 +53,47 @@ def make(
     arguments = {
         n: convert(file, (*at, n), hints[n], v) if n in told else v for n, v in given.items()
     }
+    if by_step_size:
+        return functools.partial(function, **arguments) if arguments else function
     with located(file, at):
-        if by_step_size:
-            return functools.partial(function, **arguments) if arguments else function
-        return function(*first, **arguments)
+        if not own_code.is_own(table["name"]):
+            return function(*first, **arguments)
+        with own_code.explained(f"{kind} `{table['name']}`"):
+            made = function(*first, **arguments)
+        _check_made(kind, table["name"], made)
+        return made
+
+
+# What a function of one's own must return: a type, or what the thing can do, and what it is called.
+_RESULTS: dict[str, tuple[type | tuple[str, ...], str]] = {
+    "algorithm": (Algorithm, "an hf.Algorithm"),
+    "data": (Dataset, "an hf.data.Dataset"),
+    "partition": (Clients, "hf.Clients"),
+    "model": (Model, "an hf.Model"),
+    "cohort": (("check", "draw", "steady"), "a cohort with `check`, `draw` and `steady`"),
+    "schedule": (("__call__",), "a function of the round"),
+    "wire": (Wire, "an hf.Wire"),
+    "compressor": (Compressor, "an hf.wires.Compressor"),
+    "solver": (Solver, "an hf.solvers.Solver"),
+    "loss": (("__call__",), "a function of the parameters"),
+    "evaluator": (
+        ("__call__", "check", "every", "keeps_last_models"),
+        "an hf.evaluate.Evaluator with `check`, `every` and `keeps_last_models`",
+    ),
+    "optimizer": (optax.GradientTransformation, "an optax.GradientTransformation"),
+}
+
+
+def _check_made(kind: str, name: str, made: Any) -> None:
+    wanted, called = _RESULTS[kind]
+    fits = (
+        isinstance(made, wanted)
+        if isinstance(wanted, type)
+        else all(hasattr(made, attribute) for attribute in wanted)
+    )
+    if not fits:
+        what = "None" if made is None else f"a {type(made).__name__}"
+        raise HoldfastError(f"{kind} `{name}` returned {what}; return {called}.")
 
 
 def named(
@@ -56,9 +101,19 @@ def named(
 ) -> tuple[Callable[..., Any], Any]:
     """The function a table names, and the table checked against its arguments."""
     with located(file, (*at, "name")):
-        function = catalogue.find(kind, table["name"])
+        function = find(file, kind, table["name"])
         arguments = schema.arguments(function, schema.ALSO.get(kind))
     return function, schema.check(file, at, arguments, table)
+
+
+def find(file: ExperimentFile, kind: str, name: str) -> Callable[..., Any]:
+    """The function of a name of the file, with as much trust as the file has."""
+    if not own_code.is_own(name):
+        return catalogue.find(kind, name)
+    found = own_code.find(kind, name, own_code.Trust(file.path, file.trusted))
+    with own_code.explained(f"{kind} `{name}`"):  # such as types that do not exist
+        schema.hints(found)
+    return found
 
 
 def make_local(file: ExperimentFile, at: KeyPath, table: dict[str, Any]) -> Local:

@@ -19,11 +19,7 @@ from holdfast.models.images import Change
 
 def load_dataset(file: ExperimentFile, at: KeyPath, table: dict[str, Any]) -> Dataset:
     """The data set a table names, or the part of it that is wanted."""
-    found = make(file, at, "data", table)
-    if not isinstance(found, Dataset):
-        raise file.error(
-            at, f"`{table['name']}` returned a {type(found).__name__}; return a hf.data.Dataset."
-        )
+    found: Dataset = make(file, at, "data", table)
     if table.get("only_classes"):
         found = _first_classes(file, at, found, table["only_classes"])
     if table.get("train_labels"):
