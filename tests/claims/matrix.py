@@ -90,10 +90,11 @@ def _base(name: str) -> hf.Experiment:
 
 
 def _with_local(experiment: hf.Experiment, **changes: Any) -> hf.Experiment:
-    """At the clients and at the server."""
+    """At the clients, and at the server where the method lets it."""
     local = dataclasses.replace(experiment.local, **changes)
     server = experiment.server
-    if server is not None:
+    plain = Need.PLAIN_SERVER_STEPS in experiment.algorithm.rule.traits.needs
+    if server is not None and not (plain and changes.keys() & {"momentum", "optimizer"}):
         server = dataclasses.replace(server, local=dataclasses.replace(server.local, **changes))
     return dataclasses.replace(experiment, local=local, server=server)
 
@@ -288,7 +289,7 @@ of it is run with the tests.
 
 | setting | |
 |---|---|
-| clip, decay, momentum, Adam | of the local steps, at the server too where it learns |
+| clip, decay, momentum, Adam | of the local steps, at the server too where the method lets it |
 | weighting | the one that is not the method's own |
 | wire | half of a reply is left out |
 | mask | the method on one of two parameters only |
