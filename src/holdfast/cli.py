@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.markdown import Markdown
+from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from holdfast.errors import FileAccessError, HoldfastError, file_errors_said, in_plain_words
 
@@ -83,6 +85,15 @@ Trusted = Annotated[
 ]
 
 
+def printable(text: str) -> str:
+    """Text of somebody's file for a terminal, which takes some letters for commands."""
+    return "".join(c if c == "\n" or c.isprintable() else _as_escape(c) for c in text)
+
+
+def _as_escape(letter: str) -> str:
+    return " " if letter == "\t" else letter.encode("unicode_escape").decode("ascii")
+
+
 def said_in_one_line(command: Callable[..., Any]) -> Callable[..., Any]:
     """What cannot work ends with its message and its exit code, without a traceback."""
 
@@ -93,7 +104,7 @@ def said_in_one_line(command: Callable[..., Any]) -> Callable[..., Any]:
                 return command(*args, **kwargs)
         except HoldfastError as error:
             err.print("[bold red]error[/] ", end="")
-            err.print(str(error), markup=False, highlight=False, soft_wrap=True)
+            err.print(printable(str(error)), markup=False, highlight=False, soft_wrap=True)
             raise typer.Exit(error.exit_code) from None
 
     return wrapped
@@ -117,7 +128,8 @@ def new(
     if path.exists():
         raise HoldfastError(f"{path} exists already; give another name, or delete it first.")
     path.write_text(text, encoding="utf-8")
-    out.print(f"wrote {path}; look through it, then: [bold]holdfast run {path}[/]")
+    shown = escape(str(path))
+    out.print(f"wrote {shown}; look through it, then: [bold]holdfast run {shown}[/]")
 
 
 @app.command()
@@ -228,7 +240,7 @@ def _carry_out(study: "Study", folder: Any, report: bool, track: list[str]) -> N
             progress = open_sinks.enter_context(shown)
             failures = execute(study, folder, progress, sinks)
     except KeyboardInterrupt:
-        err.print(f"stopped; go on with: [bold]holdfast resume {folder.path}[/]")
+        err.print(f"stopped; go on with: [bold]holdfast resume {escape(str(folder.path))}[/]")
         raise typer.Exit(130) from None
     except (processes.LostProcessError, FileAccessError, OSError) as error:
         said = in_plain_words(error) if isinstance(error, OSError) else str(error)
@@ -242,15 +254,18 @@ def _carry_out(study: "Study", folder: Any, report: bool, track: list[str]) -> N
     if not processes.is_first():
         return
     if failures == runs:
-        err.print(f"no run got through; {folder.path}/log.txt says why.", highlight=False)
+        err.print(
+            f"no run got through; {folder.path}/log.txt says why.", highlight=False, markup=False
+        )
         raise typer.Exit(1)
     found = results.load([folder.path])
     out.print(table(found, console=out))
-    out.print(f"results   {folder.path}", highlight=False)
+    out.print(f"results   {folder.path}", highlight=False, markup=False)
     if report:
         from holdfast.report.page import write
 
-        out.print(f"report    {write(found, folder.report_file)}", highlight=False)
+        page = write(found, folder.report_file)
+        out.print(f"report    {page}", highlight=False, markup=False)
     if failures:
         raise typer.Exit(1)
 
@@ -265,26 +280,30 @@ def _describe(study: "Study") -> None:
     shapes = jax.eval_shape(study.model.init, jax.random.key(0), study.clients.examples)
     size = sum(int(leaf.size) for leaf in jax.tree.leaves(shapes))
     lines = Table.grid(padding=(0, 2))
-    lines.add_row("data", f"{study.data_name}, {study.clients}")
-    lines.add_row("model", f"{study.model.name}, {size:,} parameters")
+
+    def add(title: str, text: str) -> None:
+        lines.add_row(title, Text(printable(text)))  # names of the file, never markup
+
+    add("data", f"{study.data_name}, {study.clients}")
+    add("model", f"{study.model.name}, {size:,} parameters")
     names = ", ".join(dict.fromkeys(m.of for m in study.methods))
     seeds = f"{len(study.seeds)} seed{'s' * (len(study.seeds) > 1)}"
-    lines.add_row("methods", f"{names}; {study.rounds} rounds, {seeds} each")
+    add("methods", f"{names}; {study.rounds} rounds, {seeds} each")
     for steps in dict.fromkeys(m.adapt for m in study.methods if m.adapt):
         who = ", ".join(m.label for m in study.methods if m.adapt == steps)
-        lines.add_row("adapt", f"{who}: clients' own models after {steps} on their data")
+        add("adapt", f"{who}: clients' own models after {steps} on their data")
     swept = [m for m in study.methods if m.swept.values]
     if swept:
         for of in dict.fromkeys(m.of for m in swept):
             points = [m.swept.values for m in swept if m.of == of]
             count = f"{len(points)} point{'s' * (len(points) > 1)}"
-            lines.add_row("sweep", f"{of}: {count}, {_ranges(points)}")
+            add("sweep", f"{of}: {count}, {_ranges(points)}")
         runs = len(study.methods) * len(study.seeds)
-        lines.add_row("runs", f"{len(study.methods)} methods x {seeds} = {runs} runs")
+        add("runs", f"{len(study.methods)} methods x {seeds} = {runs} runs")
     out.print(lines)
     several = different_objectives(study.objectives)
     if several is not None:
-        err.print(f"[bold yellow]warning[/] {several}", highlight=False, soft_wrap=True)
+        err.print(f"[bold yellow]warning[/] {escape(several)}", highlight=False, soft_wrap=True)
     if study.has_labels:
         out.print(split.sketch(study.clients, first=8), markup=False, highlight=False)
 
@@ -431,7 +450,8 @@ def compare(
     found = results.load(folders, target, metric, window)
     out.print(table(found, baseline, out))
     if csv is not None:
-        out.print(f"figures   {write_csv(found, csv, baseline)}", highlight=False)
+        written = write_csv(found, csv, baseline)
+        out.print(f"figures   {written}", highlight=False, markup=False)
 
 
 @app.command()
@@ -455,12 +475,13 @@ def report(
     from holdfast.runs import results
 
     found = results.load(folders, target, metric, window)
-    out.print(f"report    {write(found, output or found.folders[0].report_file)}", highlight=False)
+    page = write(found, output or found.folders[0].report_file)
+    out.print(f"report    {page}", highlight=False, markup=False)
     if figures is not None:
         from holdfast.report.figures import write as draw
 
         for path in draw(found, figures):
-            out.print(f"figure    {path}", highlight=False)
+            out.print(f"figure    {path}", highlight=False, markup=False)
 
 
 def main() -> None:

@@ -17,15 +17,6 @@ from tests.config.test_wrong_files import GOOD, refused
 RULE = "import holdfast as hf\n\ndef f(mu: float = {mu}):\n    return hf.algorithms.fedprox({mu})\n"
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    place = tmp_path / "here"
-    place.mkdir()
-    monkeypatch.chdir(place)
-    monkeypatch.setenv("COLUMNS", "300")
-    return place
-
-
 def write(path, text):
     path.parent.mkdir(exist_ok=True, parents=True)
     path.write_text(text)

@@ -190,7 +190,7 @@ def study(file: ExperimentFile, pretrained: bool = True) -> Study:
     methods = _methods(file, given, trained)
     made = Study(
         file=file,
-        name=given.name or file.path.stem,
+        name=given.name or folder_name(file.path.stem) or "experiment",
         rounds=given.rounds,
         seeds=_seeds(file, given.seeds),
         target=given.target,
@@ -341,11 +341,15 @@ def _at_server(swept: sweep.SweptMethod, algorithm: Algorithm, trained: Federati
 
 
 def _label(table: dict[str, Any], repeated: bool) -> str:
-    name = str(table["name"]).rpartition(":")[2]
+    name = _in_one_line(str(table["name"]).rpartition(":")[2])
     settings = {n: v for n, v in table.items() if n not in ("name", "local", "server", "adapt")}
     if not repeated or not settings:
         return name
-    return f"{name} " + " ".join(f"{n}={_brief(v)}" for n, v in settings.items())
+    return _in_one_line(f"{name} " + " ".join(f"{n}={_brief(v)}" for n, v in settings.items()))
+
+
+def _in_one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _brief(value: Any) -> str:

@@ -4,6 +4,7 @@ import collections.abc
 import functools
 import inspect
 import os
+import re
 import types
 import typing
 from collections.abc import Callable
@@ -73,12 +74,36 @@ def _prefixes(value: Any) -> Any:
     )
 
 
+_LONGEST_TEXT = 200  # letters of a label; a table must have room for it
+
+
+def _a_label(value: Any) -> Any:
+    """Text that tables show."""
+    if not isinstance(value, str):
+        raise ValueError("expected text in quotes")
+    if not value.strip() or len(value) > _LONGEST_TEXT or not value.isprintable():
+        raise ValueError(f"expected 1 to {_LONGEST_TEXT} letters that can be printed, in one line")
+    return value
+
+
+def _a_folder_name(value: Any) -> Any:
+    """Text that is the name of one folder, below the one it is put in, on any file system."""
+    if not isinstance(value, str) or not re.fullmatch(r"\w[\w .,=+()-]{0,98}[\w)]|\w", value):
+        raise ValueError(
+            "expected a name for a folder in runs/: at most 100 letters, digits, spaces and any of _-.,=+(), "
+            "a letter or digit first; --out says where else to write"
+        )
+    return value
+
+
 def _a_change(value: Any) -> Any:
     if isinstance(value, bool | dict):
         return value
     raise ValueError("expected true or false, or a table such as { flip = 0.5, crop = 4 }")
 
 
+Label = Annotated[str, pydantic.BeforeValidator(_a_label)]
+FolderName = Annotated[str, pydantic.BeforeValidator(_a_folder_name)]
 Augment = Annotated[Any, pydantic.BeforeValidator(_a_change)]
 Number = Annotated[Any, pydantic.BeforeValidator(_a_number)]
 OPTAX = Annotated[Any, pydantic.BeforeValidator(_a_setting_of_optax)]
@@ -188,7 +213,7 @@ class PopulationSection(BaseModel):
     """One of several populations: what it has of its own; all else is the file's."""
 
     model_config = _SECTION
-    name: StrictStr | None = None
+    name: Label | None = None
     weight: Annotated[float, Strict(), Field(gt=0)] = 1.0  # of its mean loss in the objective
     data: Table | None = None
     partition: Table | None = None
@@ -201,7 +226,7 @@ class FileSchema(BaseModel):
     """The file as a whole; sections that name something are checked by what they name."""
 
     model_config = _SECTION
-    name: StrictStr | None = None
+    name: FolderName | None = None
     rounds: Count
     seeds: Count | Annotated[list[StrictInt], Field(min_length=1)] = 1
     target: StrictNumber | None = None
@@ -226,7 +251,7 @@ class FileSchema(BaseModel):
 class AlsoAlgorithm(BaseModel):
     """What an entry of `[[algorithm]]` may have besides the arguments of its method."""
 
-    label: StrictStr | None = None
+    label: Label | None = None
     wire: Table | None = None
     local: dict[str, Any] | None = None
     server: OwnServer | None = None

@@ -131,7 +131,7 @@ def of_command(console: "Console", runs: int, rounds: int, metric: str) -> Progr
     from rich.progress import Progress as Bar
 
     run = Bar(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[measured]}"),
@@ -170,10 +170,10 @@ def _bar(description: str, total: int, said: str) -> "Bar":
     from rich.progress import Progress as Bar
 
     bar = Bar(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn(f"{{task.fields[{said}]}}"),
+        TextColumn(f"{{task.fields[{said}]}}", markup=False),
         TimeRemainingColumn(),
         console=Console(stderr=True),
     )

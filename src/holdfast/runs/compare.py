@@ -40,9 +40,9 @@ def _table(names: Sequence[str], columns: Sequence[Column]) -> Table:
     shown = Table(box=box.SIMPLE_HEAD)
     shown.add_column("method", min_width=_NAME, overflow="fold")
     for name, _ in columns:
-        shown.add_column(name, justify="right", no_wrap=True)
+        shown.add_column(Text(name), justify="right", no_wrap=True)
     for label, *cells in zip(names, *(cells for _, cells in columns), strict=True):
-        shown.add_row(label, *cells)
+        shown.add_row(Text(label), *cells)
     return shown
 
 

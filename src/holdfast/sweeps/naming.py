@@ -65,8 +65,11 @@ def folder_name(text: str) -> str:
     Example:
         >>> folder_name("feddyn alpha=0.01, learning_rate=0.1")
         'feddyn-alpha=0.01-learning_rate=0.1'
+        >>> folder_name("../../elsewhere")
+        'elsewhere'
     """
-    safe = re.sub(r"[^\w.=-]+", "-", text).strip("-")
+    # No dots at the ends: `..` is another folder.
+    safe = re.sub(r"[^\w.=-]+", "-", text).strip("-.")
     if len(safe.encode()) <= _LONGEST:
         return safe
     return f"{safe[: _LONGEST // 4]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
