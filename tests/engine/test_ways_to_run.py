@@ -20,7 +20,7 @@ SETTINGS = {
 }
 METHODS = {
     "feddyn": hf.algorithms.feddyn(0.1),
-    "flix": hf.algorithms.flix(0.5),
+    "flix": hf.algorithms.flix(0.5, solver=hf.solvers.GradientDescent(0.2, tolerance=0.5)),
     "diana": hf.algorithms.diana(hf.wires.RandK(k=5)),
 }
 
