@@ -2,6 +2,7 @@
 # make test     install and run all tests
 # make oracles  the tests that pin numbers again, on programs compiled as users' are
 # make matrix   every method in every setting by another way that must come to the same; writes docs/combinations.md
+# make trials   kills, damages, full disks and two jobs at once for an hour (SECONDS=60: a minute); counts
 # make bench    time holdfast and its peers on the same tasks, write benchmarks/RESULTS.md (QUICK=1: a few minutes)
 # make docs     install and build the documentation into site/, links checked
 PYTHON ?= python3
@@ -10,7 +11,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 INSTALLED := .venv/installed
 TOOLS := .venv/tools
 
-.PHONY: demo test oracles matrix bench lint format docs clean
+.PHONY: demo test oracles matrix trials bench lint format docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/holdfast run src/holdfast/config/templates/digits.toml
@@ -25,6 +26,9 @@ oracles: $(TOOLS)
 matrix: $(TOOLS)
 	rm -rf build/matrix
 	XLA_FLAGS="--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1" $(BIN)/python -m tests.claims.matrix
+
+trials: $(TOOLS)
+	$(BIN)/python -m tests.trials --seconds $(or $(SECONDS),3600)
 
 lint: $(TOOLS)
 	$(BIN)/ruff format --check .

@@ -195,14 +195,16 @@ def resume(
     from holdfast.config import build
     from holdfast.config.file import read
     from holdfast.record.lock import refuse_held
+    from holdfast.runs.execute import mend
     from holdfast.runs.folder import RunFolder
 
     opened = RunFolder.open(folder)
     refuse_held(opened.path)
     opened.log("resumed")
-    _carry_out(
-        build.study(read(opened.experiment_file, trusted=trust)), opened, report, track or []
-    )
+    study = build.study(read(opened.experiment_file, trusted=trust))
+    for name in mend(study, opened):
+        err.print(f"{name} was missing or damaged; written again.", markup=False, highlight=False)
+    _carry_out(study, opened, report, track or [])
 
 
 def _divide(count: int, coordinator: str | None, rank: int) -> None:

@@ -5,6 +5,7 @@ import difflib
 import errno
 import functools
 import inspect
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import ParamSpec, TypeAlias, TypeVar
 
@@ -92,11 +93,16 @@ def in_plain_words(error: OSError) -> str:
 
 
 @contextlib.contextmanager
-def file_errors_said(then: str = "") -> Iterator[None]:
-    """What the operating system refuses, as an error of holdfast's; `then` is what comes after the remedy."""
+def file_errors_said(then: str = "", path: str | os.PathLike[str] | None = None) -> Iterator[None]:
+    """What the operating system refuses, as an error of holdfast's.
+
+    `then` comes after the remedy; `path` is the file where the error names none, as of a full disk.
+    """
     try:
         yield
     except OSError as error:
+        if error.filename is None and path is not None:
+            error.filename = os.fspath(path)
         raise FileAccessError(f"{in_plain_words(error)}{then}.") from error
 
 

@@ -59,7 +59,7 @@ def add(folder: RunFolder, number: int, seed: int, history, clients=None, failed
     files.path.mkdir(parents=True)
     lines = [{n: v for n, v in row.items() if n != "seconds"} for row in history]
     times = [{"round": row["round"], "seconds": row["seconds"]} for row in history]
-    for name, content in (("history", lines), ("timing", times)):
+    for name, content in (("history", lines), ("timing", times), ("ledger", [])):
         text = "".join(json.dumps(line) + "\n" for line in content)
         (files.path / f"{name}.jsonl").write_text(text)
     if clients is not None:

@@ -1,5 +1,6 @@
 """Client states on disk, in an LMDB database: as many clients as the disk holds, in bounded memory."""
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -17,7 +18,7 @@ from jax import tree
 
 from holdfast import processes
 from holdfast.client_states.inspect import DATA, DamagedStatesError, inspect
-from holdfast.errors import HoldfastError
+from holdfast.errors import FileAccessError, HoldfastError
 from holdfast.trees import Tree, nbytes
 
 _KEY = struct.Struct(">QQ")  # client, version: sorted by both
@@ -102,6 +103,10 @@ class DiskStore:
             begin += size * out.itemsize
 
     def write(self, ids: np.ndarray, states: Tree, positions: np.ndarray) -> None:
+        with _errors_said(self.folder):
+            self._write(ids, states, positions)
+
+    def _write(self, ids: np.ndarray, states: Tree, positions: np.ndarray) -> None:
         self.version += 1
         leaves = [np.asarray(a) for a in tree.leaves(states)]
         before = self._version_of[ids]
@@ -142,7 +147,8 @@ class DiskStore:
 
     def commit(self) -> None:
         """All that was written is on the disk."""
-        self._database.commit()
+        with _errors_said(self.folder):
+            self._database.commit()
 
     @classmethod
     def open_at(
@@ -189,6 +195,17 @@ def _mixed(ids: np.ndarray, versions: np.ndarray) -> int:
 _AGAIN = (
     "a later run has gone on in that folder, or the disk is failing: start again in another folder."
 )
+
+
+@contextlib.contextmanager
+def _errors_said(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except lmdb.Error as error:
+        raise FileAccessError(
+            f"states: {folder} cannot be written ({error}); make room on the disk, or give another folder "
+            f"with hf.Storage(folder=...)."
+        ) from error
 
 
 class _Database:

@@ -31,6 +31,7 @@ from holdfast.record.files import write_whole
 from holdfast.record.identity import first_difference
 from holdfast.record.journal import Extent, Journal, JournalError
 from holdfast.record.state import RunState
+from holdfast.record.versions import differences, versions
 from holdfast.trees import Tree
 
 _SUFFIX = ".holdfast"
@@ -114,6 +115,7 @@ class Checkpoint:
                 "touched": json.dumps(touched),
                 "database": json.dumps(database),
                 "journal": json.dumps(self._journal.extend(state)),
+                "versions": json.dumps(versions()),
             }
             content = to_bytes((state.params, state.server, stacked), about)
             write_whole(path, content, hashlib.sha256(content).digest())
@@ -163,6 +165,7 @@ class Checkpoint:
                     HoldfastWarning,
                     stacklevel=2,
                 )
+            _warn_of_versions(path)
             if processes.is_first():
                 self._journal.go_on(extent, state)
             self._keep_what_saves_need(_own(state.client_states))
@@ -173,6 +176,17 @@ class Checkpoint:
                 f"delete the folder to start again."
             )
         return None
+
+
+def _warn_of_versions(path: Path) -> None:
+    changed = differences(json.loads(header(path).get("versions", "{}")), versions())
+    if changed:
+        warnings.warn(
+            f"{path} was saved with {changed}: what follows may differ in its last bits from an "
+            f"uninterrupted run; go on with those versions for the same bits.",
+            HoldfastWarning,
+            stacklevel=3,
+        )
 
 
 class _DamagedSaveError(HoldfastError):

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, file_errors_said
 from holdfast.record.history import History, Record
 from holdfast.record.ledger import Entry, Ledger
 from holdfast.record.log import Log
@@ -52,7 +52,7 @@ class Journal:
         rounds = slice(self._rounds, None)
         pairs = zip(state.history.records[rounds], state.ledger.entries[rounds], strict=True)
         lines = "".join(json.dumps([r, dataclasses.astuple(e)]) + "\n" for r, e in pairs).encode()
-        with open(self._path, "ab") as file:
+        with file_errors_said(path=self._path), open(self._path, "ab") as file:
             # What a kill left behind the last save does not count.
             file.truncate(self._bytes)
             file.write(lines)

@@ -82,6 +82,13 @@ class Progress:
         done = self._finished * self._rounds + state.round
         _update(self._all, completed=done, measured=measured)
 
+    def say(self, line: str) -> None:
+        """Something about the run at hand that should be known."""
+        if self._console is not None:
+            self._console.print(
+                f"{self._label}: {line}", markup=False, highlight=False, soft_wrap=True
+            )
+
     def end(self, outcome: str = "") -> None:
         """A run is over; in words."""
         self._finished += 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, file_errors_said
 from holdfast.report import curves, fairness, palette
 from holdfast.report.splits import Split, splits
 from holdfast.report.sweeps import Key, sweeps
@@ -46,6 +46,7 @@ _MOST_NAMES = 30  # of classes written beside the picture
 _AXES = {"rounds": "round", "megabytes": "megabytes, down and up"}
 
 
+@file_errors_said()
 def write(results: Results, folder: Path) -> list[Path]:
     """Draw the metric over rounds, megabytes and swept values, the clients' own results, and the split."""
     try:

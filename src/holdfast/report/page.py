@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, file_errors_said
 from holdfast.record.files import write_whole
 from holdfast.report.content import content
 from holdfast.runs.results import Results
@@ -18,7 +18,8 @@ from holdfast.runs.results import Results
 
 def write(results: Results, path: Path) -> Path:
     """Write the page; returns where it is."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with file_errors_said():
+        path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, render(results))
     return path
 

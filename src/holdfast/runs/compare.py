@@ -11,6 +11,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.errors import file_errors_said
 from holdfast.metrics import Spread
 from holdfast.metrics.figures import digits_of_megabytes, in_figures, saving
 from holdfast.runs.results import MethodResult, Results
@@ -208,7 +209,7 @@ def records(results: Results, baseline: str | None = None) -> list[dict[str, Any
 def write_csv(results: Results, path: Path, baseline: str | None = None) -> Path:
     """The records as a file of comma-separated values."""
     rows = records(results, baseline)
-    with open(path, "w", encoding="utf-8", newline="") as file:
+    with file_errors_said(path=path), open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)

@@ -7,6 +7,7 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,21 @@ def create(study: Study, out: Path | None) -> RunFolder:
     path = Path(
         processes.told_by_first(str(_made(study.name, out)) if processes.is_first() else "")
     )
-    methods = description(
+    with held(path):
+        return RunFolder.create(path, study.file.as_used(), _split(study), _methods(study))
+
+
+def mend(study: Study, folder: RunFolder) -> list[str]:
+    """Before a run goes on: write again what is damaged of its description; names of those files."""
+    with held(folder.path):
+        names = folder.mend(_split(study), _methods(study)) if processes.is_first() else []
+        for name in names:
+            folder.log(f"{name} was missing or damaged; written again")
+    return names
+
+
+def _methods(study: Study) -> dict[str, Any]:
+    return description(
         [(m.label, m.folder) for m in study.methods],
         study.target,
         study.metric,
@@ -41,8 +56,6 @@ def create(study: Study, out: Path | None) -> RunFolder:
         {m.label: m.adapt for m in study.methods if m.adapt},
         study.objectives,
     )
-    with held(path):
-        return RunFolder.create(path, study.file.as_used(), _split(study), methods)
 
 
 @file_errors_said()
@@ -112,19 +125,44 @@ def _interrupts() -> Iterator[Sink]:
         signal.signal(signal.SIGINT, before)
 
 
+def _tell(folder: RunFolder, progress: Progress, what: str, line: str) -> None:
+    folder.log(f"{what}: {line}")
+    progress.say(line)
+
+
+@contextlib.contextmanager
+def _warnings_to(told: Callable[[str], None]) -> Iterator[None]:
+    """Warnings of holdfast's are told when they come, and again when they come again."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", HoldfastWarning)
+        others = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, HoldfastWarning):
+                told(str(message))
+            else:
+                others(message, category, *where, **more)
+
+        warnings.showwarning = show
+        yield
+
+
 def _execute(study: Study, folder: RunFolder, progress: Progress, sinks: tuple[Sink, ...]) -> int:
     failures = 0
     for method in study.methods:
         for seed in study.seeds:
             files = folder.seed_folder(method.folder, seed)
             what = f"{method.label}, seed {seed}"
+            told = partial(_tell, folder, progress, what)
             progress.begin(what)
-            if files.complete:
+            # All or none: they read the same files, at different moments.
+            if processes.told_by_first(str(files.complete)) == "True":
                 progress.end("complete")
                 continue
+            for name in files.damaged():
+                told(f"{name} was missing or damaged; written again from the last save")
             try:
-                with warnings.catch_warnings(record=True) as caught:
-                    warnings.simplefilter("always", HoldfastWarning)
+                with _warnings_to(told):
                     run = _run(study, method, seed, files, folder, progress, sinks)
             except RoundFailedError as error:
                 failures += 1
@@ -136,8 +174,6 @@ def _execute(study: Study, folder: RunFolder, progress: Progress, sinks: tuple[S
             except KeyboardInterrupt:
                 folder.log(f"{what}: stopped by the user")
                 raise
-            for warning in caught:
-                folder.log(f"{what}: {warning.message}")
             history = run.history
             times = history["seconds"].sum(), history["compile_seconds"].sum()
             spent = f"{times[0]:.1f} s, and {times[1]:.1f} s to compile"

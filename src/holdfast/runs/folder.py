@@ -5,6 +5,7 @@ environment.json    versions, machine, command
 split.json          who has how many examples of which label
 methods.json        the methods in their order, and what each averages over; target, metric, window;
                     directions of metrics if declared
+experiment.sha256   checksums of experiment.toml, methods.json and split.json
 log.txt             what happened when
 methods/fedavg/seed-0/
     history.jsonl       one line per round: what was measured, bytes, clients
@@ -13,17 +14,19 @@ methods/fedavg/seed-0/
     ledger.jsonl        one line per round: who took part, bits down and up; who was left out, if anyone
     clients.json        every client's own result at the end
     params.safetensors  the model, by the names of its parameters
+    timing.sha256, complete.sha256
+                        checksums of the files above; the last to be written
     checkpoints/        to go on from
 """
 
 import dataclasses
 import datetime
+import hashlib
 import json
 import os
 import platform
 import sys
 from collections.abc import Iterable, Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +34,23 @@ import numpy as np
 import safetensors.numpy
 
 from holdfast import processes
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, file_errors_said
 from holdfast.metrics.metric import Declared, directions
-from holdfast.record.files import PARTIAL, write_whole
+from holdfast.record.files import PARTIAL, checksums, damaged, write_whole
 from holdfast.record.history import History, Record
 from holdfast.record.ledger import Entry
 from holdfast.record.lock import LOCK
 from holdfast.record.state import RunState
+from holdfast.record.versions import versions
+from holdfast.runs.reading import damage, read_json, read_lines
 from holdfast.trees import Tree, paths
 
 _TIMES = ("seconds", "compile_seconds")
-_PACKAGES = ("holdfast", "jax", "jaxlib", "flax", "optax", "numpy", "scikit-learn")
+# What two runs of the same experiment have alike; seconds they have not.
+_RESULTS = ("history.jsonl", "ledger.jsonl", "clients.json", "params.safetensors")
+_TIMING = ("timing.jsonl",)
+_BEGINNING = ("experiment.toml", "split.json", "methods.json")
+_OWN_SUM = "sha256"  # in environment.json, of all else in it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,13 +66,39 @@ class SeedFolder:
 
     @property
     def params_file(self) -> Path:
-        """The final model; written last, so that its being there means the run is complete."""
+        """The final model."""
         return self.path / "params.safetensors"
 
     @property
+    def sums_file(self) -> Path:
+        """Checksums of the results; written last, so that its being there means the run has ended."""
+        return self.path / "complete.sha256"
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run reached its last round; older ones have a model and no checksums."""
+        return self.sums_file.exists() or self.params_file.exists()
+
+    @property
     def complete(self) -> bool:
-        """Whether the run reached its last round."""
-        return self.params_file.exists()
+        """Whether the run reached its last round, and all it wrote is as it wrote it."""
+        return self.sums_file.exists() and not self.damaged()
+
+    def damaged(self) -> list[str]:
+        """Files of a run that has ended which are not as it wrote them."""
+        found = damaged(self.sums_file, _RESULTS)
+        return (
+            found + damaged(self.path / "timing.sha256", _TIMING) if self.sums_file.exists() else []
+        )
+
+    def _refuse_damaged(self, *names: str) -> None:
+        bad = [name for name in self.damaged() if name in names]
+        if bad:
+            raise damage(self.path / bad[0], "its checksum does not fit", self._remedy)
+
+    @property
+    def _remedy(self) -> str:
+        return f"`holdfast resume {self.path.parents[2]}` writes it again from the last save"
 
     @property
     def seed(self) -> int:
@@ -89,30 +124,48 @@ class SeedFolder:
     def _append(self, name: str, line: Record) -> None:
         if not processes.is_first():
             return
-        with open(self.path / f"{name}.jsonl", "a", encoding="utf-8") as file:
+        path = self.path / f"{name}.jsonl"
+        with file_errors_said(path=path), open(path, "a", encoding="utf-8") as file:
             file.write(_json_lines([line]))
 
     def finish(self, params: Tree, clients: dict[str, Any]) -> None:
-        """The results; the model last."""
+        """The results; their checksums last."""
+        if not processes.is_first():
+            return
+        # Not of results that are just being written.
+        self.sums_file.unlink(missing_ok=True)
         write_whole(self.path / "clients.json", json.dumps(clients))
         leaves = [np.asarray(a) for a in _leaves(params)]
         named = {n: np.ascontiguousarray(a) for n, a in zip(_names(params), leaves, strict=True)}
         write_whole(self.params_file, safetensors.numpy.save(named))
+        for sums, names in ((self.path / "timing.sha256", _TIMING), (self.sums_file, _RESULTS)):
+            write_whole(sums, checksums({name: (self.path / name).read_bytes() for name in names}))
 
     def history(self, directions: Declared = ()) -> History:
         """Every round: what was measured, with its seconds; which way it is better, if declared."""
-        measured = _read_lines(self.path / "history.jsonl")
-        seconds = _read_lines(self.path / "timing.jsonl")
+        self._refuse_damaged("history.jsonl", "timing.jsonl")
+        measured, seconds = (
+            read_lines(self.path / name, self._remedy) for name in ("history.jsonl", "timing.jsonl")
+        )
+        # A kill may come between the two.
+        if abs(len(measured) - len(seconds)) > 1:
+            raise damage(
+                self.path / "timing.jsonl",
+                f"{len(seconds)} rounds, and {len(measured)} in history.jsonl",
+                self._remedy,
+            )
         both = zip(measured, seconds, strict=False)
         return History(tuple({**m, **s} for m, s in both), directions)
 
     def clients(self) -> dict[str, Any]:
         """Every client's own result at the end; empty if the run has not ended."""
+        self._refuse_damaged("clients.json")
         path = self.path / "clients.json"
-        return json.loads(path.read_text()) if path.exists() else {}
+        return read_json(path, self._remedy) if path.exists() else {}
 
     def params(self) -> dict[str, np.ndarray]:
         """The final model by the names of its parameters."""
+        self._refuse_damaged("params.safetensors")
         return safetensors.numpy.load_file(self.params_file)
 
 
@@ -130,12 +183,35 @@ class RunFolder:
         if processes.is_first():
             path.mkdir(parents=True, exist_ok=True)
         folder = cls(path)
-        write_whole(path / "environment.json", json.dumps(environment(), indent=2) + "\n")
-        write_whole(path / "split.json", json.dumps(split))
-        write_whole(path / "methods.json", json.dumps(methods, indent=2) + "\n")
+        described = _described(split, methods)
+        write_whole(path / "environment.json", _environment_text())
+        for name, text in described.items():
+            write_whole(path / name, text)
+        write_whole(folder.sums_file, checksums({"experiment.toml": experiment, **described}))
         # Last: its being there is what makes the folder a run.
         write_whole(folder.experiment_file, experiment)
         return folder
+
+    def mend(self, split: dict[str, Any], methods: dict[str, Any]) -> list[str]:
+        """Write again what is damaged of that which is known before the first round; its names."""
+        described = _described(split, methods)
+        bad = {*damaged(self.sums_file, described), *(n for n in described if self._unreadable(n))}
+        for name in sorted(bad):
+            write_whole(self.path / name, described[name])
+        if bad or not self.sums_file.exists():
+            kept = {name: (self.path / name).read_bytes() for name in _BEGINNING}
+            write_whole(self.sums_file, checksums(kept))
+        if self._unreadable("environment.json"):
+            write_whole(self.path / "environment.json", _environment_text())
+            bad.add("environment.json")
+        return sorted(bad)
+
+    def _unreadable(self, name: str) -> bool:
+        try:
+            self.environment() if name == "environment.json" else read_json(self.path / name, "")
+        except HoldfastError:
+            return True
+        return False
 
     @classmethod
     def open(cls, path: str | Path) -> "RunFolder":
@@ -150,12 +226,17 @@ class RunFolder:
             raise HoldfastError(
                 f"{path} {what}; give a folder that `holdfast run` made, such as runs/digits."
             )
+        if damaged(folder.sums_file, ["experiment.toml"]):
+            raise HoldfastError(
+                f"{folder.experiment_file} is not what the run was begun with (its checksum does not fit); "
+                f"restore it, or delete {folder.sums_file.name} if it is right as it stands."
+            )
         return folder
 
     @property
     def is_remainder(self) -> bool:
         """Whether this is what a run leaves that was killed before it was described: a beginning at most."""
-        begun = {"environment.json", "split.json", "methods.json", "experiment.toml", LOCK}
+        begun = {*_BEGINNING, "environment.json", self.sums_file.name, LOCK}
         found = {p.name for p in self.path.iterdir()} if self.path.is_dir() else {"a file"}
         return "experiment.toml" not in found and all(
             name.removesuffix(PARTIAL) in begun or name.startswith(f"{LOCK}-") for name in found
@@ -165,6 +246,11 @@ class RunFolder:
     def experiment_file(self) -> Path:
         """The experiment file as used."""
         return self.path / "experiment.toml"
+
+    @property
+    def sums_file(self) -> Path:
+        """Checksums of what is known before the first round; older folders have none."""
+        return self.path / "experiment.sha256"
 
     @property
     def report_file(self) -> Path:
@@ -178,28 +264,47 @@ class RunFolder:
     def description(self) -> dict[str, Any]:
         """What `compare` and `report` need to know: the methods in their order, target, metric, window,
         and whether greater is better of metrics that were declared."""
-        return json.loads((self.path / "methods.json").read_text())
+        about = self._read("methods.json")
+        listed = about.get("methods")
+        if not isinstance(listed, list) or not {"target", "metric"} <= about.keys():
+            raise damage(self.path / "methods.json", "it lists no methods", self._remedy)
+        return about
 
     def environment(self) -> dict[str, Any]:
         """Versions and machine of the run."""
-        return json.loads((self.path / "environment.json").read_text())
+        path = self.path / "environment.json"
+        about = read_json(path, self._remedy)
+        if about.pop(_OWN_SUM, _own_sum(about)) != _own_sum(about):
+            raise damage(path, "its checksum does not fit", self._remedy)
+        return about
 
     def split(self) -> dict[str, Any]:
         """Who has how many examples of which label."""
-        return json.loads((self.path / "split.json").read_text())
+        return self._read("split.json")
+
+    def _read(self, name: str) -> dict[str, Any]:
+        if damaged(self.sums_file, [name]):
+            raise damage(self.path / name, "its checksum does not fit", self._remedy)
+        return read_json(self.path / name, self._remedy)
+
+    @property
+    def _remedy(self) -> str:
+        return f"`holdfast resume {self.path}` writes it again"
 
     def seeds(self, method_folder: str) -> list[SeedFolder]:
         """The seeds of a method that have begun, in order."""
         place = self.path / "methods" / method_folder
-        found = [SeedFolder(p) for p in place.glob("seed-*") if (p / "history.jsonl").exists()]
-        return sorted(found, key=lambda f: f.seed)
+        found = [SeedFolder(p) for p in place.glob("seed-*")]
+        begun = [s for s in found if s.ended or (s.path / "history.jsonl").exists()]
+        return sorted(begun, key=lambda f: f.seed)
 
     def log(self, line: str) -> None:
         """One line with the time before it."""
         if not processes.is_first():
             return
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-        with open(self.path / "log.txt", "a", encoding="utf-8") as file:
+        path = self.path / "log.txt"
+        with file_errors_said(path=path), open(path, "a", encoding="utf-8") as file:
             file.write(f"{now} {line}\n")
 
 
@@ -237,7 +342,7 @@ def environment() -> dict[str, Any]:
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "started": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         "python": platform.python_version(),
-        "packages": {name: metadata.version(name) for name in _PACKAGES},
+        "packages": {name: v for name, v in versions().items() if name != "python"},
         "system": platform.platform(),
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -262,12 +367,17 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else list(value)
 
 
-def _read_lines(path: Path) -> list[Record]:
-    """The lines of a file; a last one cut short by a kill is not one."""
-    if not path.exists():
-        return []
-    whole = path.read_text().split("\n")[:-1]
-    return [json.loads(line) for line in whole]
+def _described(split: dict[str, Any], methods: dict[str, Any]) -> dict[str, str]:
+    return {"split.json": json.dumps(split), "methods.json": json.dumps(methods, indent=2) + "\n"}
+
+
+def _environment_text() -> str:
+    about = environment()
+    return json.dumps(about | {_OWN_SUM: _own_sum(about)}, indent=2) + "\n"
+
+
+def _own_sum(about: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
 def _without_time(record: Record) -> Record:

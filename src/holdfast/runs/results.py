@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.errors import HoldfastError, did_you_mean
+from holdfast.errors import HoldfastError, did_you_mean, file_errors_said
 from holdfast.metrics import Spread, find
 from holdfast.metrics.metric import Declared, check_target
 from holdfast.record.history import History
@@ -183,6 +183,7 @@ def _before(one: Spread, other: Spread) -> bool:
     return one.mean is not None and least is not None and one.mean < least
 
 
+@file_errors_said()
 def load(
     paths: Sequence[str | Path],
     target: float | None = None,
@@ -255,8 +256,8 @@ def _method(
     return MethodResult(
         label=label,
         histories=tuple(histories[s] for s in seeds),
-        clients=tuple(s.clients() for s in seeds if s.complete),
-        complete=all(s.complete for s in seeds),
+        clients=tuple(s.clients() for s in seeds if s.ended),
+        complete=all(s.ended for s in seeds),
         failed=any((s.path / "failed.json").exists() for s in seeds),
     )
 

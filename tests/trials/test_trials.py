@@ -1,0 +1,26 @@
+"""A few trials of every kind; `make trials` runs as many as there is time for."""
+
+import pytest
+
+from tests.trials import run_folders
+from tests.trials.run_folders import Ground
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory):
+    return Ground(tmp_path_factory.mktemp("trials"), "disk")
+
+
+@pytest.mark.parametrize(
+    ("trial", "seeds"),
+    [
+        (run_folders.kills, (0, 1)),
+        (run_folders.kills_while_saving, (0, 1)),
+        (run_folders.damages, range(12)),
+        (run_folders.full_disk, (0, 1, 2)),
+        (run_folders.two_at_once, (0,)),
+    ],
+)
+def test_nothing_is_lost_and_nothing_differs_in_silence(ground, trial, seeds):
+    for seed in seeds:
+        assert trial(ground, seed) in ("equal", "refused")
