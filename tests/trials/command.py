@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 # Everything a run needs is imported once; no program has been compiled, so no thread has been started.
 PRELOADED = (
+    "holdfast.cli",
     "holdfast.config.build",
     "holdfast.runs.execute",
     "holdfast.runs.compare",
