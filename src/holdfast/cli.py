@@ -106,8 +106,24 @@ def said_in_one_line(command: Callable[..., Any]) -> Callable[..., Any]:
             err.print("[bold red]error[/] ", end="")
             err.print(printable(str(error)), markup=False, highlight=False, soft_wrap=True)
             raise typer.Exit(error.exit_code) from None
+        except Exception as error:
+            said = _of_own_code(error)
+            if said is None:
+                raise
+            err.print("[bold red]error[/] ", end="")
+            err.print(printable(said), markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(2) from None
 
     return wrapped
+
+
+def _of_own_code(error: Exception) -> str | None:
+    """What code that the file names raised while it ran; None if the error is holdfast's."""
+    from holdfast.config import own_code
+
+    if own_code.line_in_own_code(error) is None:
+        return None
+    return f"own code failed: {own_code.describe(error)}; mend it there."
 
 
 @app.command()

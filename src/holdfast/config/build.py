@@ -10,7 +10,16 @@ from holdfast.client_states.storage import Storage
 from holdfast.config import evaluation, schema, sweep
 from holdfast.config.file import ExperimentFile, KeyPath
 from holdfast.config.joined import Federation, check_sections, federation, metric_names
-from holdfast.config.making import located, make, make_local, make_plain, named, over
+from holdfast.config.making import (
+    TOO_LARGE,
+    located,
+    make,
+    make_local,
+    make_plain,
+    named,
+    over,
+    too_large,
+)
 from holdfast.config.schema import FileSchema
 from holdfast.config.server import AtServer, at_server, learns_at_server, pretrains
 from holdfast.config.theory import asks_theory, by_theory
@@ -365,6 +374,8 @@ def _try_out(made: Study, pretrained: bool) -> list[str]:
             setup = checked(experiment)
         except HoldfastError as error:
             raise method.swept.file.error(_location(method, error.about), str(error)) from None
+        except TOO_LARGE as error:
+            raise method.swept.file.error(method.at, too_large(error)) from None
         if pretrained or not (method.at_server.pretraining or asks_theory(method.swept.table)):
             made._made[method.label, made.seeds[0]] = experiment
         made.objectives[method.label] = averages_over(setup)

@@ -36,9 +36,10 @@ class ExperimentFile:
 
     def error(self, at: KeyPath, message: str) -> ExperimentFileError:
         """A message that begins with the line and ends with the lines around it."""
+        message = _in_one_line(message)
         typed = self._typed(at)
         if typed:
-            return ExperimentFileError(f"--set {typed}: {message}")
+            return ExperimentFileError(f"--set {_in_one_line(typed)}: {message}")
         line = self.line_of(at)
         if line is None:
             return ExperimentFileError(f"{self.path}: {message}")
@@ -98,6 +99,8 @@ def read(path: str | Path, changes: Sequence[str] = (), trusted: bool = False) -
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _syntax_error(plain, error) from None
+    except RecursionError:
+        raise _too_deep(plain) from None
     changed: dict[KeyPath, str] = {}
     for typed in changes:
         at = _change(values, typed)
@@ -118,6 +121,15 @@ def _syntax_error(file: ExperimentFile, error: tomllib.TOMLDecodeError) -> Exper
     hint = "text needs quotes, lists need brackets, a table begins with [name]."
     return ExperimentFileError(
         f"{file.path}, line {line}: {what[:1].lower()}{what[1:]}; {hint}\n{file.around(line)}"
+    )
+
+
+def _too_deep(file: ExperimentFile) -> ExperimentFileError:
+    brackets = [len(re.findall(r"[\[{.]", line)) for line in file.text.splitlines()]
+    line = brackets.index(max(brackets)) + 1
+    return ExperimentFileError(
+        f"{file.path}, line {line}: tables or lists are nested too deeply; no section has more than a few "
+        f"levels."
     )
 
 
@@ -150,7 +162,16 @@ def locate(text: str) -> dict[KeyPath, int]:
 
 
 def _split(dotted: str) -> KeyPath:
-    return tuple(part.strip().strip("\"'") for part in re.findall(_KEY, dotted))
+    return tuple(_key(part.strip()) for part in re.findall(_KEY, dotted))
+
+
+def _key(part: str) -> str:
+    if part[0] != '"' or "\\" not in part:
+        return part.strip("\"'")
+    try:
+        return next(iter(tomllib.loads(f"{part} = 0")))
+    except tomllib.TOMLDecodeError:  # the file is refused for it anyway
+        return part
 
 
 def _resolve(at: KeyPath, arrays: dict[KeyPath, int]) -> KeyPath:
@@ -183,6 +204,22 @@ def _open_brackets(line: str, depth: int, quote: str) -> tuple[int, str]:
     return max(depth, 0), quote if len(quote) == 3 else ""
 
 
+def _is_text(typed: str) -> bool:
+    try:
+        typed.encode()
+    except UnicodeEncodeError:  # bytes of the command line that are no letters
+        return False
+    return True
+
+
+_LONGEST_MESSAGE = 1000  # letters; a file may hold a name of any length
+
+
+def _in_one_line(text: str) -> str:
+    line = text.replace("\r", "\\r").replace("\n", "\\n")
+    return line if len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]}..."
+
+
 def _value(typed: str) -> Any:
     try:
         return tomlkit.value(typed.strip()).unwrap()
@@ -195,12 +232,16 @@ def _change(values: dict[str, Any], typed: str) -> KeyPath:
     dotted, equals, value = typed.partition("=")
     if not equals or not dotted.strip():
         raise ExperimentFileError(
-            f"--set {typed}: give key=value, such as --set local.learning_rate=0.05."
+            f"--set {_in_one_line(typed)}: give key=value, such as --set local.learning_rate=0.05."
         )
+    if not _is_text(typed):
+        raise ExperimentFileError(f"--set {_in_one_line(typed)}: it is no text; give UTF-8.")
     try:
         return put(values, dotted.strip(), _value(value))
     except HoldfastError as error:
-        raise ExperimentFileError(f"--set {typed}: {error}") from None
+        raise ExperimentFileError(
+            f"--set {_in_one_line(typed)}: {_in_one_line(str(error))}"
+        ) from None
 
 
 def put(values: dict[str, Any], dotted: str, value: Any) -> KeyPath:
@@ -231,6 +272,8 @@ def put(values: dict[str, Any], dotted: str, value: Any) -> KeyPath:
 def _index(items: list[Any], word: str) -> int:
     if word.isdigit() and int(word) < len(items):
         return int(word)
+    if not all(isinstance(item, dict) for item in items):
+        raise HoldfastError(f"no entry `{word}` in a list of values; set the whole list.")
     names = [str(item.get("label") or item.get("name", "")) for item in items]
     if word in names:
         return names.index(word)

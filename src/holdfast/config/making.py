@@ -166,6 +166,8 @@ def convert(file: ExperimentFile, at: KeyPath, hint: Any, value: Any) -> Any:
 
 def _hyper(file: ExperimentFile, at: KeyPath, value: Any) -> Any:
     if schema.is_schedule(value):
+        if "name" in value:
+            raise file.error((*at, "name"), "unknown key `name` in a schedule; remove it.")
         rest = {n: v for n, v in value.items() if n != "schedule"}
         return make(file, at, "schedule", {"name": value["schedule"], **rest})
     return PerClient(value) if isinstance(value, list) else value
@@ -193,3 +195,15 @@ def located(file: ExperimentFile, at: KeyPath) -> Iterator[None]:
         raise
     except HoldfastError as error:
         raise file.error((*at, *error.about), str(error)) from None
+    except TOO_LARGE as error:
+        raise file.error(at, too_large(error)) from None
+
+
+# What Python, NumPy and JAX raise of numbers that no array can be made with.
+TOO_LARGE = (MemoryError, OverflowError)
+
+
+def too_large(error: BaseException) -> str:
+    """What to do about it."""
+    said = " ".join(str(error).split()) or type(error).__name__
+    return f"a number is too large for this machine ({said}); give smaller sizes."

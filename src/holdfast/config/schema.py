@@ -3,6 +3,7 @@
 import collections.abc
 import functools
 import inspect
+import math
 import os
 import re
 import types
@@ -26,21 +27,40 @@ from holdfast.solvers import Solver
 from holdfast.wires import Compressor
 
 StrictNumber = Annotated[float, Strict()]
-Count = Annotated[int, Strict(), Field(ge=1)]
+# Counts are numbers of 32 bits on a device.
+Count = Annotated[int, Strict(), Field(ge=1, lt=2**31)]
+WholeNumber = Annotated[int, Strict(), Field(gt=-(2**31), lt=2**31)]
+_MOST_SEEDS = 10_000
+_Seed = Annotated[int, Strict(), Field(ge=0, lt=2**31)]
+_Seeds = Annotated[list[_Seed], Field(min_length=1, max_length=_MOST_SEEDS)]
 Share = Annotated[float, Strict(), Field(gt=0, lt=1)]
 _A_SCHEDULE = '{ schedule = "exponential", value = 0.1, decay = 0.998 }'
 
 
+def _no_nan(value: float) -> float:
+    if math.isnan(value):
+        raise ValueError("expected a number")
+    return value
+
+
+SomeNumber = Annotated[float, Strict(), pydantic.AfterValidator(_no_nan)]
+
+
 def is_schedule(value: Any) -> bool:
     """Whether a table of the file is a schedule over rounds."""
-    return isinstance(value, dict) and "schedule" in value
+    return isinstance(value, dict) and isinstance(value.get("schedule"), str)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a device can compute with it."""
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return plain and math.isfinite(value) and abs(value) < 1e38
 
 
 def _a_number(value: Any) -> Any:
     """A number, one per client, or a schedule over rounds."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    numbers = isinstance(value, list) and all(isinstance(v, int | float) for v in value)
-    if number or numbers or is_schedule(value):
+    numbers = value if isinstance(value, list) else [value]
+    if is_schedule(value) or all(_is_number(v) for v in numbers):
         return value
     raise ValueError(
         "expected a number, a list with one number per client, or a schedule over rounds such as "
@@ -50,7 +70,7 @@ def _a_number(value: Any) -> Any:
 
 def _a_setting_of_optax(value: Any) -> Any:
     """A number, a switch or a schedule; an optimiser is the same for all clients."""
-    if isinstance(value, int | float) or is_schedule(value):
+    if isinstance(value, bool) or _is_number(value) or is_schedule(value):
         return value
     raise ValueError(f"expected a number, true or false, or a schedule such as {_A_SCHEDULE}")
 
@@ -228,7 +248,7 @@ class FileSchema(BaseModel):
     model_config = _SECTION
     name: FolderName | None = None
     rounds: Count
-    seeds: Count | Annotated[list[StrictInt], Field(min_length=1)] = 1
+    seeds: Annotated[int, Strict(), Field(ge=1, le=_MOST_SEEDS)] | _Seeds = 1
     target: StrictNumber | None = None
     metric: StrictStr | None = None
     window: Count = 1  # the target is reached when the mean of so many evaluations is
@@ -417,7 +437,7 @@ def _kind(hint: Any) -> Any:
         return None if None in kinds else (tuple if origin is tuple else list)[tuple(kinds)]
     if origin is os.PathLike or hint is os.PathLike:
         return StrictStr
-    plain = {int: StrictInt, float: StrictNumber, bool: StrictBool, str: StrictStr}
+    plain = {int: WholeNumber, float: SomeNumber, bool: StrictBool, str: StrictStr}
     return plain.get(hint) or (hint if _is_plain(hint) else None)
 
 
@@ -436,19 +456,14 @@ def check(file: ExperimentFile, at: KeyPath, schema: type[BaseModel], table: Any
         return schema.model_validate(table)
     except pydantic.ValidationError as error:
         problems = sorted(error.errors(), key=_plainest_first)
-        raise _explain(file, at, schema, problems[0]) from None
+        raise _explain(file, at, schema, problems[0], table) from None
 
 
-def _plainest_first(problem: Any) -> int:
-    return (
-        ["extra_forbidden", "missing"].index(problem["type"])
-        if problem["type"]
-        in (
-            "extra_forbidden",
-            "missing",
-        )
-        else 2
-    )
+def _plainest_first(problem: Any) -> tuple[int, int]:
+    """Wrong keys before wrong values; of what a union says, what went farthest into the value."""
+    plain = ("extra_forbidden", "missing")
+    kind = problem["type"]
+    return plain.index(kind) if kind in plain else len(plain), -len(problem["loc"])
 
 
 _EXPECTED = {
@@ -462,6 +477,8 @@ _EXPECTED = {
     "model_type": "a table",
     "tuple_type": "a list in brackets",
     "too_short": "at least one entry",
+    "too_long": "at most {max_length} entries",
+    "less_than_equal": "at most {le}",
     "greater_than_equal": "at least {ge}",
     "greater_than": "more than {gt}",
     "less_than": "less than {lt}",
@@ -470,11 +487,10 @@ _EXPECTED = {
 
 
 def _explain(
-    file: ExperimentFile, at: KeyPath, schema: type[BaseModel], problem: Any
+    file: ExperimentFile, at: KeyPath, schema: type[BaseModel], problem: Any, table: Any
 ) -> ExperimentFileError:
     known = set(schema.model_fields)
-    # Members of a union leave their names in the path of a mistake.
-    inside = tuple(k for k in problem["loc"] if isinstance(k, int) or _is_key(k))
+    inside = _written(table, problem["loc"], missing=problem["type"] == "missing")
     location = (*at, *inside)
     key, where = str(inside[-1]) if inside else "", _section(at, inside)
     given = _show(problem["input"])
@@ -493,13 +509,18 @@ def _explain(
     return file.error(location, f"`{key}` is {given}{where}; expected {expected}.")
 
 
-def _is_key(word: str) -> bool:
-    return not any(mark in word for mark in "[](") and word not in (
-        "int",
-        "float",
-        "str",
-        "constrained-int",
-    )
+def _written(table: Any, path: KeyPath, missing: bool) -> KeyPath:
+    """The path of a mistake in the file; members of a union leave their names in it too."""
+    found: KeyPath = ()
+    for i, key in enumerate(path):
+        has = (isinstance(table, dict) and key in table) or (
+            isinstance(table, list) and isinstance(key, int) and key < len(table)
+        )
+        if has:
+            table = table[key]
+        if has or (missing and i == len(path) - 1):
+            found = (*found, key)
+    return found
 
 
 def _model_of(field: Any) -> Any:
