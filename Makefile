@@ -2,7 +2,8 @@
 # make test     install and run all tests
 # make oracles  the tests that pin numbers again, on programs compiled as users' are
 # make matrix   every method in every setting by another way that must come to the same; writes docs/combinations.md
-# make trials   kills, damages, full disks and two jobs at once for an hour (SECONDS=60: a minute); counts
+# make trials   kills, damages, full disks and two jobs at once for an hour (SECONDS=60: a minute), then 10,000
+#               mutated experiment files (MUTATIONS=500: fewer); counts
 # make bench    time holdfast and its peers on the same tasks, write benchmarks/RESULTS.md (QUICK=1: a few minutes)
 # make docs     install and build the documentation into site/, links checked
 PYTHON ?= python3
@@ -29,6 +30,7 @@ matrix: $(TOOLS)
 
 trials: $(TOOLS)
 	$(BIN)/python -m tests.trials --seconds $(or $(SECONDS),3600)
+	$(BIN)/python -m tests.trials.mutations --count $(or $(MUTATIONS),10000)
 
 lint: $(TOOLS)
 	$(BIN)/ruff format --check .

@@ -102,9 +102,9 @@ def workplace() -> Iterator[Path]:
         os.mkdir("data")
         try:
             # As users have it; the tests are stricter.
-            with stand_ins(), jax.numpy_dtype_promotion("standard"):
-                with jax.numpy_rank_promotion("allow"):
-                    yield Path(folder)
+            promotion = jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow")
+            with stand_ins(), promotion[0], promotion[1]:
+                yield Path(folder)
         finally:
             os.chdir(before)
 
