@@ -1,11 +1,14 @@
 """Rows in memory, on the device and on disk: the same rows, whatever happens to the process."""
 
+import gc
+import mmap
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 
 import jax
@@ -13,6 +16,7 @@ import numpy as np
 import pytest
 
 import holdfast as hf
+from holdfast.client_states import memory
 from holdfast.client_states.device import DeviceStore
 from holdfast.client_states.disk import DiskStore
 from holdfast.client_states.memory import MemoryStore
@@ -233,3 +237,37 @@ def test_sizes_in_words():
         hf.HoldfastError, match=r"memory='much' is not a size; give bytes, or such as"
     ):
         hf.Storage(memory="much")
+
+
+def test_states_that_moved_to_disk_leave_no_memory_behind(monkeypatch, tmp_path):
+    """Nobody holds the blocks, and they are the operating system's own: unmapped when nobody does."""
+    blocks = []
+    made = memory._mapped
+
+    def noted(shape, dtype):
+        block = made(shape, dtype)
+        assert isinstance(block.base.base.obj, mmap.mmap)
+        blocks.append(weakref.ref(block.base.base.obj))
+        return block
+
+    monkeypatch.setattr(memory, "_mapped", noted)
+    left = []
+
+    def on_round(state):
+        if isinstance(state.client_states.store, DiskStore):
+            gc.collect()
+            left.append(sum(block() is not None for block in blocks))
+
+    hf.simulate(
+        hf.algorithms.scaffold(),
+        hf.models.softmax_regression(3),
+        tiny_clients(),
+        hf.Local(0.1, steps=1, batch_size=4),
+        rounds=4,
+        cohort=hf.cohorts.fixed(2),
+        storage=hf.Storage(memory=200, folder=tmp_path),
+        on_round=on_round,
+    )
+    assert len(blocks) >= 2
+    assert len(left) >= 2
+    assert not any(left)

@@ -7,7 +7,7 @@ import time
 import traceback
 from pathlib import Path
 
-from tests.trials import run_folders
+from tests.trials import data_files, run_folders
 from tests.trials.run_folders import KINDS_OF_RUN, Ground
 
 TRIALS = {
@@ -15,6 +15,7 @@ TRIALS = {
     "kills while saving": run_folders.kills_while_saving,
     "damages": run_folders.damages,
     "full disk": run_folders.full_disk,
+    "data files": data_files.damaged_data,
     "two at once": run_folders.two_at_once,
     "kills of two processes": run_folders.kills_of_the_launcher,
 }
@@ -32,6 +33,7 @@ def main() -> int:
     failures = 0
     with tempfile.TemporaryDirectory() as place:
         grounds = {kind: Ground(Path(place) / kind, kind) for kind in KINDS_OF_RUN}
+        files = data_files.make(Path(place) / "data")
         end = time.monotonic() + given.seconds
         seed = given.seed
         while time.monotonic() < end:
@@ -40,7 +42,7 @@ def main() -> int:
                     continue
                 kind = list(grounds)[seed % len(grounds)]
                 try:
-                    outcome = TRIALS[name](grounds[kind], seed)
+                    outcome = TRIALS[name](files if name == "data files" else grounds[kind], seed)
                 except AssertionError:
                     failures += 1
                     outcome = "FAILED"

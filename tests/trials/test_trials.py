@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.trials import run_folders
+from tests.trials import data_files, run_folders
 from tests.trials.run_folders import Ground
 
 
@@ -24,3 +24,9 @@ def ground(tmp_path_factory):
 def test_nothing_is_lost_and_nothing_differs_in_silence(ground, trial, seeds):
     for seed in seeds:
         assert trial(ground, seed) in ("equal", "refused")
+
+
+def test_damaged_data_is_read_or_refused_in_one_line(tmp_path):
+    files = data_files.make(tmp_path)
+    found = [data_files.damaged_data(files, seed) for seed in range(300)]
+    assert found.count("refused") > 200

@@ -1,5 +1,7 @@
 """Client states in host memory."""
 
+import math
+import mmap
 from collections.abc import Iterator
 from typing import Any
 
@@ -49,7 +51,7 @@ class MemoryStore:
         while self._index.taken > len(self._blocks) * self._per_block:
             shapes = [(self._per_block, *a.shape) for a in self._leaves]
             self._blocks.append(
-                [np.empty(shape, a.dtype) for shape, a in zip(shapes, self._leaves, strict=True)]
+                [_mapped(shape, a.dtype) for shape, a in zip(shapes, self._leaves, strict=True)]
             )
         for k, leaf in enumerate(tree.leaves(states)):
             for begin, part in _parts(leaf):
@@ -62,6 +64,15 @@ class MemoryStore:
         blocks = indices // self._per_block  # -1 for who has no state
         for block in np.unique(blocks).tolist():
             yield block, np.flatnonzero(blocks == block)
+
+
+def _mapped(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """Memory of the operating system's, which has it back when states move to disk: malloc would keep it."""
+    size = math.prod(shape) * dtype.itemsize
+    if not size:
+        return np.empty(shape, dtype)
+    block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return np.frombuffer(block, dtype).reshape(shape)
 
 
 def _parts(leaf: Any) -> list[tuple[int, np.ndarray]]:

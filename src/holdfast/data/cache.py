@@ -28,6 +28,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from holdfast.data.unpack import damage_said, limited
 from holdfast.errors import HoldfastError
 
 VARIABLE = "HOLDFAST_DATA"
@@ -317,14 +318,15 @@ class OpenArchive:
 
     def read(self, name: str) -> bytes:
         """What one member holds."""
-        with self.open(name) as member:
+        with limited(self.open(name), f"{self.path}, {name}") as member:
             return member.read()
 
     def extract(self, name: str, to: Path) -> None:
         """Write one member to a path, which exists only once it is whole."""
         part = to.with_name(f"{to.name}.{os.getpid()}.part")
         try:
-            with self.open(name) as source, part.open("wb") as sink:
+            what = f"{self.path}, {name}"
+            with limited(self.open(name), what) as source, part.open("wb") as sink:
                 shutil.copyfileobj(source, sink, _BLOCK)
             os.replace(part, to)
         finally:
@@ -334,13 +336,11 @@ class OpenArchive:
 @contextlib.contextmanager
 def opened_archive(of: str, path: Path) -> Iterator[OpenArchive]:
     """An archive to take members from; a broken one is said to be so."""
-    try:
-        with zipfile.ZipFile(path) if path.suffix == ".zip" else tarfile.open(path) as archive:
-            yield OpenArchive(of, path, archive)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise HoldfastError(
-            f"{of}: {path} cannot be read: {error}; delete it to download it again."
-        ) from None
+    with (
+        damage_said(of, path, "delete it to download it again", about=()),
+        zipfile.ZipFile(path) if path.suffix == ".zip" else tarfile.open(path) as archive,
+    ):
+        yield OpenArchive(of, path, archive)
 
 
 def optional(module: str, install: str, what: str) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from holdfast.data.adapters import from_arrays, from_table
 from holdfast.data.clients import Examples, count
 from holdfast.data.dataset import Dataset
+from holdfast.data.unpack import damage_said, refuse_larger_archive
 from holdfast.errors import HoldfastError, explain_arguments
 
 
@@ -46,13 +47,10 @@ def arrays(path: str | os.PathLike[str], test_share: float = 0.2, seed: int = 0)
         seed: which rows those are is a function of it.
     """
     path = _existing(path, "arrays")
-    try:
+    with damage_said("arrays", path, "give a file of numpy.savez"):
+        refuse_larger_archive(path)
         with np.load(path) as file:
             stored = {name: file[name] for name in file.files}
-    except (OSError, ValueError) as error:
-        raise HoldfastError(
-            f"arrays: {path} cannot be read: {error}; give a file of numpy.savez.", about=("path",)
-        ) from None
     if not {"x", "y"} <= set(stored):
         raise HoldfastError(
             f"arrays: {path} holds {', '.join(stored) or 'nothing'}; it needs `x` and `y`, written by "
@@ -89,14 +87,17 @@ def mapped(path: str | os.PathLike[str]) -> Dataset:
         file = folder / f"{name}.npy"
         if not file.exists() and name == "client":
             continue
-        try:
-            stored[name] = np.load(file, mmap_mode="r")
-        except (OSError, ValueError) as error:
-            raise HoldfastError(
-                f"mapped: {file} cannot be read ({error}); give a folder with x.npy, y.npy, test_x.npy, "
-                f"test_y.npy and maybe client.npy, written by numpy.save.",
-                about=("path",),
-            ) from None
+        with damage_said(
+            "mapped",
+            file,
+            "give a folder with x.npy, y.npy, test_x.npy, test_y.npy and maybe client.npy, as of numpy.save",
+        ):
+            stored[name] = found = np.load(file, mmap_mode="r")
+            # The mapping begins where the header says that the numbers do.
+            if found.offset + found.nbytes != file.stat().st_size:
+                raise ValueError(
+                    f"its header says {found.dtype} of shape {found.shape}, and its size another"
+                )
     train, test = Examples(stored["x"], stored["y"]), Examples(stored["test_x"], stored["test_y"])
     for what in (train, test):
         count(what)

@@ -1,7 +1,7 @@
 """Data sets of small images: MNIST, Fashion-MNIST, EMNIST, CIFAR-10 and CIFAR-100."""
 
-import gzip
 import io
+import math
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 from holdfast.data.cache import Archive, File, Folder, contents, home, obtain, optional
 from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
+from holdfast.data.unpack import unzipped
 from holdfast.errors import HoldfastError, did_you_mean, explain_arguments
 
 # Mean and standard deviation of the training pixels, by channel, as everybody uses them.
@@ -171,15 +172,17 @@ def read_idx(raw: bytes, what: str = "idx") -> np.ndarray:
     """
     if raw[:2] == b"\x1f\x8b":
         try:
-            raw = gzip.decompress(raw)
+            raw = unzipped(raw, what)
         except (OSError, EOFError, zlib.error) as error:
             raise HoldfastError(f"{what} cannot be read: {error}; give the whole file.") from None
     # The header: two zeros, the type (8 is bytes), the number of axes, then their lengths.
     if len(raw) < 4 or raw[:3] != b"\0\0\x08":
         raise HoldfastError(f"{what} is no idx file of bytes; give one as of MNIST.")
     axes = raw[3]
+    if len(raw) < 4 + 4 * axes:
+        raise HoldfastError(f"{what} ends within its header; give the whole file.")
     shape = tuple(int(n) for n in np.frombuffer(raw[: 4 + 4 * axes], ">u4", offset=4))
-    expected, found = int(np.prod(shape)), len(raw) - 4 - 4 * axes
+    expected, found = math.prod(shape), len(raw) - 4 - 4 * axes
     if expected != found:
         raise HoldfastError(
             f"{what} has {found:,} values but its header says {shape}; give the whole file."

@@ -1,24 +1,20 @@
 """Data sets in the text format of LIBSVM."""
 
-import bz2
 import contextlib
-import gzip
-import lzma
 import os
 import re
-import zlib
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from holdfast.data.checks import check_limits
 from holdfast.data.clients import Examples
+from holdfast.data.unpack import damage_said, opened
 from holdfast.errors import HoldfastError, explain_arguments
 
-_OPEN: dict[str, Any] = {".bz2": bz2.open, ".gz": gzip.open, ".xz": lzma.open}
 # What else is no number, float() refuses.
 _NUMBER = rb"[-+.\deE]++"
 _PAIR = rb"\d{1,18}+:" + _NUMBER
@@ -95,18 +91,11 @@ def libsvm(
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    try:
-        with _OPEN.get(path.suffix, open)(path, "rb") as file:
-            yield cast(BinaryIO, file)
-    except FileNotFoundError:
-        raise HoldfastError(
-            f"libsvm: {path} is missing; give the path of a file.", about=("path",)
-        ) from None
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise HoldfastError(
-            f"libsvm: {path} cannot be read: {error}; give a text file, or a whole .bz2, .gz or .xz.",
-            about=("path",),
-        ) from None
+    with (
+        damage_said("libsvm", path, "give a text file, or a whole .bz2, .gz or .xz"),
+        opened(path) as file,
+    ):
+        yield file
 
 
 def _malformed(path: str | os.PathLike[str], number: int, line: bytes) -> HoldfastError:

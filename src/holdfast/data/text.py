@@ -1,28 +1,19 @@
 """Text of one's own: windows of characters from a plain file, or from JSON lines with authors."""
 
-import bz2
 import dataclasses
-import gzip
 import json
-import lzma
 import os
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from holdfast.data.checks import check_counts, check_limits
 from holdfast.data.dataset import Dataset
 from holdfast.data.reserve import OTHERS, Reserve, draw_owners
+from holdfast.data.unpack import damage_said, opened
 from holdfast.errors import HoldfastError, explain_arguments
 
-_DECOMPRESS: dict[str, Any] = {
-    ".bz2": bz2.decompress,
-    ".gz": gzip.decompress,
-    ".xz": lzma.decompress,
-}
 _JSON_LINES = {".jsonl", ".ndjson"}
 
 
@@ -106,18 +97,11 @@ def _whole(path: Path, test: str) -> dict[str, bytes]:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        raw = path.read_bytes()
-        return _DECOMPRESS[path.suffix](raw) if path.suffix in _DECOMPRESS else raw
-    except FileNotFoundError:
-        raise HoldfastError(
-            f"text: {path} is missing; give the path of a file.", about=("path",)
-        ) from None
-    except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error) as error:
-        raise HoldfastError(
-            f"text: {path} cannot be read: {error}; give a text file, or a whole .bz2, .gz or .xz.",
-            about=("path",),
-        ) from None
+    with (
+        damage_said("text", path, "give a text file, or a whole .bz2, .gz or .xz"),
+        opened(path) as file,
+    ):
+        return file.read()
 
 
 def _by_author(path: Path, column: str, author: Sequence[str]) -> dict[str, bytes]:
@@ -128,7 +112,7 @@ def _by_author(path: Path, column: str, author: Sequence[str]) -> dict[str, byte
         try:
             post = json.loads(line)
             who, what = "/".join(str(post[name]) for name in author), post[column]
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise HoldfastError(
                 f"text: {path}, line {number}: {type(error).__name__} {error}; give JSON objects "
                 f"with `{column}` and `{'`, `'.join(author)}`, or other columns.",

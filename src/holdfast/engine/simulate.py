@@ -208,26 +208,27 @@ def simulate(
 
     bar = of_run(given.algorithm.name, rounds, progress)
     # From before saves are read until the last one is written.
-    with nullcontext() if store is None else held(Path(store.folder)):
-        state = simulation.go_on_from(start)
-        identity = simulation.setup.identity() if store else {}
-        if store and start is None:
-            state = store.load(state, identity) or state
-        with bar:
-            state = _advance_to(simulation, state, rounds, store, identity, seen, until)
-    return Run(simulation, state)
+    with nullcontext() if store is None else held(Path(store.folder)), bar:
+        return Run(simulation, _carried_out(simulation, start, rounds, store, seen, until))
 
 
-def _advance_to(
+def _carried_out(
     simulation: Simulation,
-    state: RunState,
+    start: RunState | None,
     rounds: int,
     store: Checkpoint | None,
-    identity: dict[str, str],
     seen: Callable[[RunState], None],
     until: Callable[[RunState], bool] | None,
 ) -> RunState:
-    """The state after so many rounds, saved on the way."""
+    """The state after so many rounds, from where a run stands, saved on the way.
+
+    Here and nowhere above it is the state of the last round alone: one that is kept keeps what every later
+    round has overwritten, and memory that states have left for the disk.
+    """
+    state = simulation.go_on_from(start)
+    identity = simulation.setup.identity() if store else {}
+    if store and start is None:
+        state = store.load(state, identity) or state
     saved = state.round
     stream = _advance_for_ever(simulation, state)
     try:

@@ -12,6 +12,13 @@ from holdfast.data.adapters.arrays import as_labels, as_plain, hold_out
 from holdfast.data.checks import check_share
 from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
+from holdfast.data.unpack import (
+    damage_said,
+    is_packed,
+    opened,
+    refuse_larger,
+    refuse_larger_archive,
+)
 from holdfast.errors import HoldfastError, did_you_mean, explain_arguments
 
 _WHO = "from_table"
@@ -97,16 +104,26 @@ def _read(table: Any) -> Any:
         raise HoldfastError(f"{_WHO}: {path} is missing; give the path of a file.", about=("path",))
     try:
         pandas = importlib.import_module("pandas")
-        return (pandas.read_parquet if kind == ".parquet" else pandas.read_csv)(path)
+        with damage_said(_WHO, path, "check the file"):
+            if kind == ".parquet":
+                return _parquet(pandas, path)
+            if path.suffix == ".zip":
+                refuse_larger_archive(path)
+            if not is_packed(path):
+                return pandas.read_csv(path)
+            with opened(path) as file:
+                return pandas.read_csv(file)
     except ImportError:
         raise HoldfastError(
             f"{_WHO}: reading {path} needs pandas and pyarrow; `pip install pandas pyarrow`."
         ) from None
-    except (ValueError, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise HoldfastError(
-            f"{_WHO}: {path} cannot be read: {reason}; check the file.", about=("path",)
-        ) from None
+
+
+def _parquet(pandas: Any, path: Path) -> Any:
+    about = importlib.import_module("pyarrow.parquet").read_metadata(path)
+    groups = [about.row_group(k) for k in range(about.num_row_groups)]
+    refuse_larger(str(path), sum(group.total_byte_size for group in groups))
+    return pandas.read_parquet(path)
 
 
 def _check_complete(frame: Any, columns: Sequence[str]) -> None:

@@ -1,0 +1,113 @@
+"""Files that may be damaged, or may unpack to more than a machine holds: refused, by their name."""
+
+import bz2
+import contextlib
+import gzip
+import io
+import lzma
+import os
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from holdfast.errors import About, HoldfastError
+
+VARIABLE = "HOLDFAST_MAX_UNPACKED"
+_USUAL = 32 * 10**9
+_OPEN: dict[str, Any] = {".bz2": bz2.open, ".gz": gzip.open, ".xz": lzma.open}
+
+
+def max_unpacked() -> int:
+    """The most bytes that a compressed file may unpack to: `HOLDFAST_MAX_UNPACKED`, 32 GB unless given.
+
+    Example:
+        >>> max_unpacked()
+        32000000000
+    """
+    given = os.environ.get(VARIABLE, str(_USUAL))
+    try:
+        return int(float(given))
+    except (ValueError, OverflowError):
+        raise HoldfastError(f"{VARIABLE}={given}; give a number of bytes, such as 64e9.") from None
+
+
+def refuse_larger(what: str, size: int) -> None:
+    """Refuse what would unpack to more than the limit."""
+    if size > max_unpacked():
+        raise HoldfastError(
+            f"{what} unpacks to more than {max_unpacked():,} bytes; if it is what you want, raise the "
+            f"limit by the environment variable {VARIABLE}."
+        )
+
+
+class Limited(io.RawIOBase):
+    """What comes out of a decompressor, up to the limit."""
+
+    def __init__(self, source: Any, what: str) -> None:
+        self._source, self._what, self._count = source, what, 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Some more bytes."""
+        found = self._source.read(len(buffer))
+        self._count += len(found)
+        refuse_larger(self._what, self._count)
+        buffer[: len(found)] = found
+        return len(found)
+
+    def close(self) -> None:
+        """With its source."""
+        self._source.close()
+        super().close()
+
+
+def limited(source: Any, what: str) -> BinaryIO:
+    """A decompressor's output that ends in a refusal where it passes the limit."""
+    return io.BufferedReader(Limited(source, what), 1 << 20)
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a file is decompressed as it is read, by its name."""
+    return path.suffix in _OPEN
+
+
+def opened(path: Path) -> BinaryIO:
+    """A file to read from, decompressed if it ends in `.bz2`, `.gz` or `.xz`."""
+    return (
+        limited(_OPEN[path.suffix](path, "rb"), str(path)) if is_packed(path) else open(path, "rb")
+    )
+
+
+def unzipped(raw: bytes, what: str) -> bytes:
+    """What is inside gzipped bytes."""
+    with limited(gzip.open(io.BytesIO(raw)), what) as file:
+        return file.read()
+
+
+def refuse_larger_archive(path: Path) -> None:
+    """Refuse a zip archive, such as an .npz file, whose members are larger than the limit together."""
+    with zipfile.ZipFile(path) as archive:
+        refuse_larger(str(path), sum(member.file_size for member in archive.infolist()))
+
+
+@contextlib.contextmanager
+def damage_said(who: str, path: Any, remedy: str, about: About = ("path",)) -> Iterator[None]:
+    """A file that cannot be read is named in one line, whatever its reader trips over."""
+    try:
+        yield
+    except (HoldfastError, ImportError):
+        raise
+    except FileNotFoundError:
+        raise HoldfastError(
+            f"{who}: {path} is missing; give the path of a file.", about=about
+        ) from None
+    # Readers of a damaged file raise whatever comes to their hands: zlib.error, struct.error, KeyError, ...
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        raise HoldfastError(
+            f"{who}: {path} cannot be read: {reason}; {remedy}.", about=about
+        ) from error
