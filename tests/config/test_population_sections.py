@@ -119,6 +119,11 @@ WRONG = {
         39,
         "populations=3, and the clients are of 2",
     ),
+    "another model": (
+        ("weight = 0.5", 'weight = 0.5\nmodel = { name = "mlp", hidden = [3] }'),
+        22,
+        "let all train the same parameters",
+    ),
     "what is not measured": (("speakers_accuracy", "speakers_acuracy"), 2, "is not measured"),
     "whose data the server has": (
         ("[[algorithm]]", "[server]\nexamples = 20\n\n[[algorithm]]"),

@@ -159,7 +159,8 @@ def run_a_round(case: Case, number: int) -> Outcome:
     options = [w for c in shorter for w in ("--set", c)]
     found = judge(case, *options, "--out", f"out-{number}")
     diverged = found.kind == "message" and found.said.startswith("exit code 1:")
-    return dataclasses.replace(found, kind="passed") if diverged else found
+    too_short = found.kind == "refused" and "`every` is" in found.said
+    return dataclasses.replace(found, kind="passed") if diverged or too_short else found
 
 
 def trial(count: int, seed: int, run_every: int = 0, first: int = 0) -> Iterator[Outcome]:

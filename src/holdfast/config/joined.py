@@ -128,6 +128,8 @@ def _joined(file: ExperimentFile, sections: FileSchema) -> Federation:
         server_data = data if with_server == i else server_data
     with located(file, ("population",)):
         joined: Joined = join(parts)
+        # Refuses models of different parameters.
+        jax.eval_shape(joined.model.init, jax.random.key(0), joined.clients.examples)
     if with_server is not None and not callable(server_data):
         server_data = OfPopulation(server_data, with_server)
     given = [table.local for table in sections.population]

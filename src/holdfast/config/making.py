@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
 import optax
 
 from holdfast.config import catalogue, own_code, schema
@@ -200,7 +201,7 @@ def located(file: ExperimentFile, at: KeyPath) -> Iterator[None]:
 
 
 # What Python, NumPy and JAX raise of numbers that no array can be made with.
-TOO_LARGE = (MemoryError, OverflowError)
+TOO_LARGE = (MemoryError, OverflowError, jax.errors.JaxRuntimeError)
 
 
 def too_large(error: BaseException) -> str:
