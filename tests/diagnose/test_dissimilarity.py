@@ -99,6 +99,26 @@ def test_the_objective_is_that_of_the_run(x64):
         np.testing.assert_allclose(np.concatenate(found), wanted, rtol=1e-9)
 
 
+def test_the_mixture_is_that_of_the_weighted_losses(x64):
+    sizes = (1, 3, 2)
+    clients, gradients = _unequal(4, sizes)
+    own = np.full(4, -2.0)
+    for weighting, weights in (("examples", np.array(sizes)), ("uniform", np.ones(3))):
+        run = hf.simulate(
+            hf.algorithms.parallel_training(weighting=weighting),
+            QUADRATIC,
+            clients,
+            hf.Local(1e-12, steps=1),
+            rounds=1,
+            server=hf.Server(central_loss, hf.Local(1e-12, steps=1)),
+            evaluate=hf.diagnose.dissimilarity(),
+        )
+        mean = weights @ gradients / weights.sum()
+        # With half and half the difference of the two terms is a quarter of the squared distance.
+        wanted = np.sum((mean - own) ** 2) / 4
+        assert run.history["G2_mixed"][0] == pytest.approx(wanted, rel=1e-9)
+
+
 def test_joined_populations_count_by_their_weights(x64):
     (a, of_a), (b, of_b) = _unequal(5, (1, 1)), _unequal(6, (1, 1, 1, 1, 1, 1))
     few = hf.Population(a, QUADRATIC, weight=3.0, cohort=hf.cohorts.fixed(1))

@@ -20,7 +20,7 @@ _TOGETHER = 64
 
 
 class Weights(NamedTuple):
-    """What a client counts: in the objective, as one head of all, as one head of the cohort."""
+    """What a client counts: in the objective, as one head of all, in the mean of the cohort's deltas."""
 
     objective: Any
     head: Any
@@ -129,11 +129,11 @@ class Dissimilarity:
 
         heads = spread(able, view.votes(able))
         taken = spread(drawn, np.ones(len(drawn)))
-        votes = view.votes(cohort)
+        coming = view.weights_of(cohort)
         weights = Weights(
             taken * view.weights / view.weights.sum(),
             taken * heads / heads.sum(),
-            spread(cohort, votes / votes.sum() if len(cohort) else votes),
+            spread(cohort, coming / coming.sum() if len(cohort) else coming),
         )
         everybody = np.union1d(drawn, cohort)
         room = min(_TOGETHER, len(everybody))
@@ -186,7 +186,7 @@ def dissimilarity(
       learning helps where it is much smaller than `G2_clients`.
 
     And as mixed federated learning samples them, with $\nabla f_f$ the mean gradient of the coming
-    round's clients and $\nabla f_c$ the server's:
+    round's clients, weighted as their deltas are, and $\nabla f_c$ the server's:
 
     - `G2_mixed` $= w_f\|\nabla f_f\|^2 + w_c\|\nabla f_c\|^2 - \|w_f \nabla f_f + w_c \nabla f_c\|^2$
       and `B2_mixed`, the quotient of the same two terms: where they are large, parallel training is
