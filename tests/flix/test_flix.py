@@ -539,6 +539,24 @@ CASES = {
         ),
         r"the curvature of 9 clients for 6; give that of this population",
     ),
+    "curvature of as many others": (
+        lambda: hf.flix.constants(*logistic(0), curvature=hf.diagnose.curvature(*logistic(1))),
+        r"the curvature is that of other clients; give hf\.diagnose\.curvature\(model, clients\)",
+    ),
+    "curvature by name": (
+        lambda: hf.flix.constants(*logistic(0), curvature="exact"),
+        r"constants: curvature='exact' is a str; give a Curvature",
+    ),
+    "optima by name": (
+        lambda: hf.flix.personalise(*logistic(0), 1.0, rounds=5, optima="LBFGS"),
+        r"constants: optima='LBFGS' is a str; give an Optima",
+    ),
+    "optima of as many others": (
+        lambda: hf.flix.personalise(
+            *logistic(0), 1e-6, rounds=5, optima=hf.flix.local_optima(*logistic(1))
+        ),
+        r"the local optima are known to an error of .*, above accuracy=1e-06",
+    ),
     "negative smoothness of a client": (
         lambda: Constants(np.array([1.0, -2.0]), np.ones(2), np.ones((2, 3)), True),
         r"constants: smoothness=-2; give numbers of at least 0",

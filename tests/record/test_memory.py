@@ -150,6 +150,12 @@ def test_what_cannot_be_found_is_said(rule, arguments, message, x64):
         run(rule, rounds=0).memory(**arguments)
 
 
+@pytest.mark.parametrize("client", [3, -1, 0.5])
+def test_the_model_of_nobody_is_refused(client, x64):
+    with pytest.raises(hf.HoldfastError, match=r"client=.*; give a number in 0\.\.2"):
+        run(hf.Rule(), rounds=0).personal(client)
+
+
 def test_who_took_part_in_each_round():
     in_turn = hf.cohorts.schedule([[0, 1], [2], [1, 2]])
     found = run(hf.Rule(), rounds=4, cohort=in_turn)

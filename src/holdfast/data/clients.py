@@ -123,6 +123,11 @@ class Clients:
                 f"Clients: rows must lie in 0..{n - 1}; check the partition.", about=("partition",)
             )
 
+    @property
+    def contents(self) -> tuple[Tree, np.ndarray, np.ndarray]:
+        """The arrays that make this population this population, for a checksum."""
+        return self.examples, self.order, self.offsets
+
     @classmethod
     def from_rows(cls, examples: Tree, rows: Sequence[Any]) -> "Clients":
         """From one array of row numbers per client."""

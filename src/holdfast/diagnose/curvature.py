@@ -14,6 +14,7 @@ from holdfast.core.keys import Purpose
 from holdfast.data.clients import Clients, check_finite
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.models.model import GeneralisedLinear, Model
+from holdfast.record.identity import digest
 from holdfast.trees import Tree, describe_shapes
 
 # Up to here all eigenvalues cost less than a few of them,
@@ -33,6 +34,7 @@ class Curvature(NamedTuple):
     smoothness: np.ndarray  # L_i, a bound on the eigenvalues of the Hessian from above
     convexity: np.ndarray  # mu_i, from below
     exact: bool  # whether the bounds hold and are sharp over all parameters
+    of: str | None = None  # a checksum of the clients, where it was found on some
 
     @property
     def mean_smoothness(self) -> float:
@@ -109,7 +111,7 @@ def curvature(
     ends = np.zeros((len(clients), 2))
     for i in _watched(np.flatnonzero(clients.sizes).tolist(), progress):
         ends[i] = find(i)
-    return Curvature(ends[:, 0], ends[:, 1], exact=model.linear is not None)
+    return Curvature(ends[:, 0], ends[:, 1], model.linear is not None, digest(clients.contents))
 
 
 def _closed_form(linear: GeneralisedLinear, clients: Clients) -> Callable[[int], Ends]:

@@ -65,7 +65,7 @@ class Setup:
                 "algorithm": describe(self.algorithm),
                 "model": f"{describe(given.model)} with {describe_shapes(self.params)}",
                 "local training": describe(given.local),
-                "data": digest((self.clients.examples, self.clients.order, self.clients.offsets)),
+                "data": digest(self.clients.contents),
                 "seed": str(given.seed),
                 "initial parameters": digest(self.params),
                 "cohort": describe(self.cohort),

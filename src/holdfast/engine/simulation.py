@@ -249,6 +249,11 @@ class Simulation:
 
     def _personal(self, now: Algorithm, state: RunState, client: int, adapt: Adapt | None) -> Tree:
         """The model one client would use; `now` is the algorithm with the state's round's numbers."""
+        count = len(self.setup.clients)
+        if not isinstance(client, int | np.integer) or not 0 <= client < count:
+            raise HoldfastError(
+                f"personal: client={client!r}; give a number in 0..{count - 1}.", about=("client",)
+            )
         mine = self.preparer.state_of(state.client_states, client).rule
         server = state.server.rule
         found = personal.compiled_deployed_model(now, state.params, server, mine, client)

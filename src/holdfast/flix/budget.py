@@ -22,7 +22,7 @@ from holdfast.errors import HoldfastError, HoldfastWarning, explain_arguments
 from holdfast.evaluate import Evaluator
 from holdfast.flix.optima import Optima, local_optima
 from holdfast.flix.start import among, by_theory
-from holdfast.flix.theory import Constants, check_rounds, constants
+from holdfast.flix.theory import Constants, check_rounds, constants, constants_of
 from holdfast.models.model import Model
 from holdfast.record.state import RunState
 from holdfast.trees import float_type, nbytes
@@ -100,8 +100,10 @@ def personalise(
     Reference: Gasanov et al., "FLIX", AISTATS 2022, section 3.1.
     """
     _check_budget(rounds, megabytes)
+    # What was found here needs no second look.
     known_optima = local_optima(model, clients, seed=seed) if optima is None else optima
-    known = constants(model, clients, known_optima, curvature, seed=seed)
+    find = constants_of if optima is None else constants
+    known = find(model, clients, known_optima, curvature, seed=seed)
     if not known.exact:
         warnings.warn(
             f"personalise: the constants of {model.name} are estimates ({known}), so the accuracy is not "

@@ -18,7 +18,7 @@ from holdfast.core.wire import Wire
 from holdfast.engine.experiment import Experiment
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.flix.optima import Optima, local_optima
-from holdfast.flix.theory import Constants, constants
+from holdfast.flix.theory import Constants, constants, constants_of
 from holdfast.rules import Flix
 from holdfast.solvers import Known
 from holdfast.wires import Compressed, Diana
@@ -68,10 +68,10 @@ def by_theory(
     if isinstance(own.solver, Known):
         x = tree.map(lambda leaf: leaf.values, own.solver.optima, is_leaf=_is_per_client)
         optima = Optima(x, np.full(len(clients), np.nan))
+        known = known or constants(model, clients, optima, seed=experiment.seed)
     else:
         optima = local_optima(model, clients, own.solver, **settings)
-    if known is None:
-        known = constants(model, clients, optima, seed=experiment.seed)
+        known = known or constants_of(model, clients, optima, None, experiment.seed)
     able = np.flatnonzero(clients.sizes)
     solved = _with_solver(experiment.algorithm.rule, optima.known())
     algorithm = dataclasses.replace(experiment.algorithm, rule=solved)

@@ -17,6 +17,7 @@ from holdfast.errors import HoldfastError, expect, explain_arguments
 from holdfast.flix.optima import Optima, local_optima
 from holdfast.flix.rates import Case, Descent, omegas
 from holdfast.models.model import Model
+from holdfast.record.identity import digest
 from holdfast.rules import Flix
 from holdfast.trees import Tree, describe_shapes
 from holdfast.wires import Compressor
@@ -334,7 +335,7 @@ def constants(
     Args:
         model: the model.
         clients: the population.
-        optima: local optima; found unless given.
+        optima: local optima; found unless given. How steep losses are there is measured on these clients.
         curvature: smoothness and convexity (`hf.diagnose.curvature`); exact for linear models and
             estimated around the mean of the optima for others, unless given.
         seed: of what is drawn at random.
@@ -348,22 +349,29 @@ def constants(
         >>> known.rounds(alpha=0.0, accuracy=1e-3), known.rounds(alpha=0.01, accuracy=1e-2)
         (0, 1)
     """
+    if optima is not None:
+        expect("constants", "optima", optima, Optima, "hf.flix.local_optima(model, clients)")
+        _check_optima(model, clients, optima)
+        # Their norms may have been measured on other clients of the same number.
+        optima = optima._replace(gradient_norms=np.full(len(clients), np.nan))
+    return constants_of(model, clients, optima, curvature, seed)
+
+
+def constants_of(
+    model: Model, clients: Clients, optima: Optima | None, curvature: Curvature | None, seed: int
+) -> Constants:
+    """The constants, with optima that are known to be of this model and these clients."""
     able = np.flatnonzero(clients.sizes)
     if optima is None:
         optima = local_optima(model, clients, seed=seed)
-    else:
-        _check_optima(model, clients, optima)
     if np.isnan(optima.gradient_norms[able]).any():
-        # Of optima that groups share nobody has measured it.
-        optima = local_optima(model, clients, optima.known(), seed=seed)
+        # Nobody has measured them, as of optima that groups share.
+        measured = local_optima(model, clients, optima.known(), seed=seed)
+        optima = optima._replace(gradient_norms=measured.gradient_norms)
     if curvature is None:
         curvature = diagnose.curvature(model, clients, _mean_optimum(optima, able), seed=seed)
-    elif len(curvature.smoothness) != len(clients):
-        raise HoldfastError(
-            f"constants: the curvature of {len(curvature.smoothness)} clients for {len(clients)}; give that "
-            f"of this population.",
-            about=("curvature",),
-        )
+    else:
+        _check_curvature(clients, curvature)
     smoothness, convexity = curvature.smoothness[able], curvature.convexity[able]
     if not curvature.exact:
         # Estimates find a curvature of 0 only to a tolerance.
@@ -383,6 +391,22 @@ def _check_optima(model: Model, clients: Clients, optima: Optima) -> None:
             f"constants: the optima have {describe_shapes(given)}, but this model and population need "
             f"{describe_shapes(many)}; give those of hf.flix.local_optima(model, clients).",
             about=("optima",),
+        )
+
+
+def _check_curvature(clients: Clients, curvature: Curvature) -> None:
+    expect("constants", "curvature", curvature, Curvature, "hf.diagnose.curvature(model, clients)")
+    if len(curvature.smoothness) != len(clients):
+        raise HoldfastError(
+            f"constants: the curvature of {len(curvature.smoothness)} clients for {len(clients)}; give that "
+            f"of this population.",
+            about=("curvature",),
+        )
+    if curvature.of is not None and curvature.of != digest(clients.contents):
+        raise HoldfastError(
+            "constants: the curvature is that of other clients; give hf.diagnose.curvature(model, clients) "
+            "of this population.",
+            about=("curvature",),
         )
 
 
