@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 CODE = """
+import tempfile
 import jax
 jax.config.update("jax_num_cpu_devices", 2)
 import numpy as np
@@ -35,6 +36,15 @@ for name, algorithm in ALGORITHMS.items():
             server=server if needs else None, **more,
         )
         states.append(jax.tree.leaves(_everything(run.state)))
+    # Client states on disk, and stopped after every round: the programs are those of one device.
+    with tempfile.TemporaryDirectory() as folder:
+        for rounds in (1, 2, 3):
+            run = hf.simulate(
+                algorithm, model, clients, local, rounds=rounds, engine=hf.Engine(devices=1), seed=1,
+                server=server if needs else None, storage=hf.Storage(memory=0), checkpoint=folder,
+            )
+        states.append(jax.tree.leaves(_everything(run.state)))
+        del run
     for other in states[1:]:
         assert all(np.array_equal(a, b) for a, b in zip(states[0], other, strict=True)), name
 # Populations that train differently, add each other's gradients, and are not all there.
@@ -70,7 +80,7 @@ print("same")
 """
 
 
-def test_the_same_bits_on_one_device_and_on_two():
+def test_the_same_bits_on_one_device_and_on_two_and_on_disk_and_resumed():
     root = Path(__file__).parents[2]
     # Programs as users get them: the tests' own setting rounds FedAdam alike on all devices.
     found = subprocess.run(
