@@ -43,6 +43,11 @@ MENDED = {
         9,
         "`clients` is 9223372036854775808 in [partition]; expected less than 2147483648.",
     ),
+    "a model no machine can hold": (
+        ('name = "softmax_regression"', 'name = "mlp"\nhidden = [2147483647, 2147483647]'),
+        11,
+        "the model's parameters are 18,446,744,",
+    ),
     "more seeds than anybody runs": (
         ("target = 0.9", "seeds = 2147483648"),
         2,

@@ -120,12 +120,13 @@ def judge(case: Case, *options: str) -> Outcome:
     Path("e.toml").write_bytes(case.content)
     words = ["run", "e.toml", *options, *(w for c in case.changes for w in ("--set", c))]
     began = time.perf_counter()
-    signal.signal(signal.SIGALRM, _hung)
+    before = signal.signal(signal.SIGALRM, _hung)
     signal.alarm(LONGEST)
     try:
         result = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
     finally:
         signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
     seconds = time.perf_counter() - began
     kind, said = _judged(result)
     return Outcome(case, kind, said, seconds)

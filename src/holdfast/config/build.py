@@ -2,23 +2,24 @@
 
 import dataclasses
 import functools
+import math
 from typing import Any
 
+import jax
 import numpy as np
 
 from holdfast.client_states.storage import Storage
 from holdfast.config import evaluation, schema, sweep
-from holdfast.config.file import ExperimentFile, KeyPath
+from holdfast.config.file import ExperimentFile, ExperimentFileError, KeyPath
 from holdfast.config.joined import Federation, check_sections, federation, metric_names
 from holdfast.config.making import (
-    TOO_LARGE,
+    fitting,
     located,
     make,
     make_local,
     make_plain,
     named,
     over,
-    too_large,
 )
 from holdfast.config.schema import FileSchema
 from holdfast.config.server import AtServer, at_server, learns_at_server, pretrains
@@ -370,18 +371,36 @@ def _try_out(made: Study, pretrained: bool) -> list[str]:
     measured: list[str] = []
     for method in made.methods:
         try:
-            experiment = made._make(method, made.seeds[0], pretrained)
-            setup = checked(experiment)
+            with fitting(method.swept.file, method.at):
+                if not measured:
+                    _check_size(made)
+                experiment = made._make(method, made.seeds[0], pretrained)
+                setup = checked(experiment)
+        except ExperimentFileError:
+            raise
         except HoldfastError as error:
             raise method.swept.file.error(_location(method, error.about), str(error)) from None
-        except TOO_LARGE as error:
-            raise method.swept.file.error(method.at, too_large(error)) from None
         if pretrained or not (method.at_server.pretraining or asks_theory(method.swept.table)):
             made._made[method.label, made.seeds[0]] = experiment
         made.objectives[method.label] = averages_over(setup)
         if not measured:
             measured = _names(made, setup.params)
     return measured
+
+
+def _check_size(made: Study) -> None:
+    """Refuse a model that no array of this machine could hold, which XLA would abort the process for."""
+    examples = made.clients.examples
+    made.model.check_examples(examples, "simulate", ("data",))
+    shapes = jax.eval_shape(made.model.init, jax.random.key(0), examples)
+    size = sum(math.prod(a.shape) * a.dtype.itemsize for a in jax.tree.leaves(shapes))
+    room = 4 * Storage().memory_bytes  # a quarter of the machine's unless given
+    if size > room:
+        raise HoldfastError(
+            f"the model's parameters are {size / 1e9:,.0f} GB, and this machine has {room / 1e9:,.0f} GB; "
+            f"give it smaller sizes.",
+            about=("model",),
+        )
 
 
 def _names(made: Study, params: Tree) -> list[str]:

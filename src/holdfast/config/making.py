@@ -191,20 +191,23 @@ class Begins:
 def located(file: ExperimentFile, at: KeyPath) -> Iterator[None]:
     """Give a message of the library its line: that of what it is about in the table `at`."""
     try:
-        yield
+        with fitting(file, at):
+            yield
     except ExperimentFileError:
         raise
     except HoldfastError as error:
         raise file.error((*at, *error.about), str(error)) from None
-    except TOO_LARGE as error:
-        raise file.error(at, too_large(error)) from None
 
 
-# What Python, NumPy and JAX raise of numbers that no array can be made with.
-TOO_LARGE = (MemoryError, OverflowError, jax.errors.JaxRuntimeError)
-
-
-def too_large(error: BaseException) -> str:
-    """What to do about it."""
-    said = " ".join(str(error).split()) or type(error).__name__
-    return f"a number is too large for this machine ({said}); give smaller sizes."
+@contextlib.contextmanager
+def fitting(file: ExperimentFile, at: KeyPath) -> Iterator[None]:
+    """Name the line of numbers that this machine can make no array with."""
+    try:
+        yield
+    except (MemoryError, OverflowError, jax.errors.JaxRuntimeError) as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in said:
+            raise
+        raise file.error(
+            at, f"a number is too large for this machine ({said}); give smaller sizes."
+        ) from None
