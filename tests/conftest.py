@@ -2,6 +2,7 @@
 
 import gc
 import os
+from pathlib import Path
 
 # XLA's older emitters and less optimisation make slower programs in half the time, and the tests are
 # almost all compilation. `make oracles` runs those that pin numbers with the programs users get.
@@ -24,3 +25,14 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 def x64():
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _programs_of_one_module():
+    """Forget compiled programs before there are too many: each has memory mapped, a process may have some
+    65,000 maps, and XLA ends by a signal where there are no more."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and len(maps.read_bytes().splitlines()) > 15_000:
+        jax.clear_caches()
+        gc.collect()

@@ -56,8 +56,8 @@ def by_theory(
         ...     hf.Local(1.0, steps=1),
         ... )
         >>> exact = hf.flix.by_theory(plain)
-        >>> print(f"{exact.local.learning_rate:.2f}, {exact.first_round.name}")
-        1.36, flix, one shot
+        >>> print(f"{exact.local.learning_rate:.1f}, {exact.first_round.name}")
+        1.4, flix, one shot
 
     Reference: Gasanov et al., "FLIX", AISTATS 2022, theorems 1 to 8.
     """
