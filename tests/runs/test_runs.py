@@ -204,7 +204,7 @@ def test_a_method_that_diverges_is_said_and_does_not_stop_the_others(tmp_path):
         "--set",
         "local.learning_rate=0.1",
         "--set",
-        "algorithm.fedavg.local.learning_rate=3e38",
+        "algorithm.fedavg.local.learning_rate=9e37",
     ]
     result = CliRunner().invoke(
         app, ["run", str(tmp_path / "e.toml"), "--out", str(tmp_path / "o"), *only]
