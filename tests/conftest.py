@@ -10,8 +10,14 @@ os.environ.setdefault(
     "XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1"
 )
 
+# The width of a terminal is asked for when something is printed, unless it was given when the command
+# was imported: so it is imported here, and not in the first test that gives one.
+os.environ.pop("COLUMNS", None)
+
 import jax
 import pytest
+
+import holdfast.cli  # noqa: F401
 
 # Hundreds of compiled programs stay alive, and looking through all of them for garbage every few
 # hundred objects would cost more than the garbage.
