@@ -16,8 +16,8 @@ def ground(tmp_path_factory):
     [
         (run_folders.kills, (0, 1)),
         (run_folders.kills_while_saving, (0, 1)),
-        (run_folders.damages, range(12)),
-        (run_folders.full_disk, (0, 1, 2)),
+        (run_folders.damages, range(6)),
+        (run_folders.full_disk, (0, 1)),
         (run_folders.two_at_once, (0,)),
     ],
 )
