@@ -3,7 +3,9 @@
 import collections
 
 import pytest
+from typer.testing import CliRunner
 
+from holdfast.cli import app
 from tests.config.test_wrong_files import GOOD, refused
 from tests.trials.mutations import trial
 
@@ -127,16 +129,46 @@ class Measure:
     keeps_last_models = False
     def check(self, model, params, clients): pass
     def __call__(self, view): raise RuntimeError("late\\nand long")
+
+class Nothing(Measure):
+    def __call__(self, view): return None
+
+class Draws:
+    steady = True
+    drawn = None
+    def check(self, able, population): pass
+    def draw(self, t, able, rng): return self.drawn
+
+class Far(Draws):
+    drawn = __import__("numpy").array([99])
 """
+EVALUATOR = '\n[[evaluate.also]]\nname = "late.py:{}"\n'
 
 
-def test_own_code_that_fails_in_a_round_is_named_with_its_line(folder):
-    from typer.testing import CliRunner
-
-    from holdfast.cli import app
-
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            GOOD + EVALUATOR.format("Measure"),
+            "own code failed: late.py, line 8: RuntimeError: late and",
+        ),
+        (
+            GOOD + EVALUATOR.format("Nothing"),
+            "evaluate: Nothing returned a NoneType; return a dictionary",
+        ),
+        (
+            GOOD.replace('"fixed"\nsize = 2', '"late.py:Draws"'),
+            "cohort: Draws drew None for round 1;",
+        ),
+        (
+            GOOD.replace('"fixed"\nsize = 2', '"late.py:Far"'),
+            "cohort: Far drew [99] for round 1;",
+        ),
+    ],
+)
+def test_own_code_that_fails_in_a_round_is_named(folder, text, words):
     (folder / "late.py").write_text(LATE)
-    (folder / "e.toml").write_text(GOOD + '\n[[evaluate.also]]\nname = "late.py:Measure"\n')
+    (folder / "e.toml").write_text(text)
     result = CliRunner().invoke(app, ["run", "e.toml", "--out", "out"])
     assert result.exit_code == 2, result.output
-    assert "own code failed: late.py, line 8: RuntimeError: late and long" in result.output
+    assert words in result.output

@@ -15,6 +15,7 @@ from holdfast.engine.feeds import Feed
 from holdfast.engine.layout import Execution
 from holdfast.engine.protocol import Engine, Placement
 from holdfast.engine.select import Selection
+from holdfast.errors import HoldfastError
 from holdfast.trees import Tree
 
 
@@ -31,7 +32,16 @@ class RoundPlan(NamedTuple):
 
 def draw(cohort: Cohort, planner: BatchPlanner, seed: int, t: int) -> np.ndarray:
     """The clients of round `t`."""
-    return cohort.draw(t, planner.able, host_generator(Purpose.COHORT, seed, t))
+    drawn = np.asarray(cohort.draw(t, planner.able, host_generator(Purpose.COHORT, seed, t)))
+    count = len(planner.clients)
+    fits = drawn.ndim == 1 and drawn.dtype.kind in "iu"
+    if not fits or (drawn.size and not (drawn.min() >= 0 and drawn.max() < count)):
+        raise HoldfastError(
+            f"cohort: {type(cohort).__name__} drew {drawn} for round {t + 1}; return an array of some of the "
+            f"clients it is given, whole numbers in 0..{count - 1}.",
+            about=("cohort",),
+        )
+    return drawn
 
 
 @dataclasses.dataclass

@@ -282,6 +282,12 @@ class Simulation:
         for evaluator in due:
             assert view is not None
             found = evaluator(view)
+            if not isinstance(found, dict):
+                raise HoldfastError(
+                    f"evaluate: {type(evaluator).__name__} returned a {type(found).__name__}; return a "
+                    f"dictionary of what it measured, such as {{'error': 0.1}}.",
+                    about=("evaluate",),
+                )
             twice = sorted(found.keys() & measured.keys())
             if twice:
                 raise HoldfastError(
