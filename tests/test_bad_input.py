@@ -209,6 +209,10 @@ CASES = {
         lambda: hf.Local(0.1, optimizer=optax.adam(0.1)),
         "optimizer is a GradientTransformation.*; give the function that makes one",
     ),
+    "a momentum that grows": (
+        lambda: hf.Local(0.1, momentum=2.0),
+        r"momentum.*2.*give numbers in \[0, 1\]",
+    ),
     "momentum on a name": (
         lambda: hf.Local(0.1, momentum=0.9, momentum_on="bias"),
         "momentum_on='bias'; give one bool per leaf",

@@ -115,7 +115,7 @@ class Local(Struct):
         "learning_rate": Range(0, open=True),
         "clip": Range(0, open=True),
         "weight_decay": Range(0),
-        "momentum": Range(0),
+        "momentum": Range(0, 1),
     }
     learning_rate: Hyper
     epochs: int | None = static(default=None)
