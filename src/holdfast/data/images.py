@@ -11,7 +11,7 @@ import numpy as np
 from holdfast.data.cache import Archive, File, Folder, contents, home, obtain, optional
 from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
-from holdfast.data.unpack import unzipped
+from holdfast.data.unpack import check_matlab, unzipped
 from holdfast.errors import HoldfastError, did_you_mean, explain_arguments
 
 # Mean and standard deviation of the training pixels, by channel, as everybody uses them.
@@ -243,6 +243,7 @@ def read_emnist(raw: bytes) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarra
     """Upright images, labels and writers of `train` and `test`, from an official `.mat` file."""
     scipy_io = optional("scipy.io", "SciPy", "emnist")
     try:
+        check_matlab(raw, "emnist: the file")
         dataset = scipy_io.loadmat(io.BytesIO(raw), simplify_cells=True)["dataset"]
         parts = {part: dataset[part] for part in ("train", "test")}
         return {
@@ -253,6 +254,8 @@ def read_emnist(raw: bytes) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarra
             )
             for name, part in parts.items()
         }
+    except HoldfastError:
+        raise
     # Of a broken file SciPy raises whatever it trips over.
     except Exception as error:
         raise HoldfastError(

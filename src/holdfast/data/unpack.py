@@ -7,6 +7,7 @@ import io
 import lzma
 import os
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -92,6 +93,37 @@ def refuse_larger_archive(path: Path) -> None:
     """Refuse a zip archive, such as an .npz file, whose members are larger than the limit together."""
     with zipfile.ZipFile(path) as archive:
         refuse_larger(str(path), sum(member.file_size for member in archive.infolist()))
+
+
+_MATRIX, _PACKED = 14, 15  # types of elements in a MATLAB file
+
+
+def check_matlab(raw: bytes, what: str) -> None:
+    """Refuse a damaged MATLAB file (version 5): SciPy, given one, may end the process by a signal.
+
+    Elements must fill the file; compressed ones, as official files have them, are unpacked, which compares
+    their checksums.
+    """
+    order = {b"\x00\x01IM": "little", b"\x01\x00MI": "big"}.get(raw[124:128])
+    if order is None or 0 in raw[:4]:
+        raise ValueError("it has no header of MATLAB 5")
+    place, unpacked = 128, 0
+    while place < len(raw):
+        kind, size = (int.from_bytes(raw[place + k : place + k + 4], order) for k in (0, 4))  # type: ignore[arg-type]
+        inside = raw[place + 8 : place + 8 + size]
+        if len(inside) != size or kind not in (_MATRIX, _PACKED):
+            raise ValueError(f"the element at byte {place} is damaged")
+        if kind == _MATRIX and inside[:8] != b"".join(n.to_bytes(4, order) for n in (6, 8)):  # type: ignore[arg-type]
+            raise ValueError(f"the matrix at byte {place} is damaged")
+        if kind == _PACKED:
+            unpacking, rest = zlib.decompressobj(), inside
+            while rest and not unpacking.eof:
+                unpacked += len(unpacking.decompress(rest, 1 << 24))
+                refuse_larger(what, unpacked)
+                rest = unpacking.unconsumed_tail
+            if not unpacking.eof:
+                raise ValueError(f"the element at byte {place} is cut short")
+        place += 8 + size
 
 
 @contextlib.contextmanager
