@@ -141,5 +141,5 @@ def test_a_folder_of_mapped_arrays(tmp_path):
     with pytest.raises(hf.HoldfastError, match=r"client.npy has 5 rows and y.npy"):
         hf.data.mapped(tmp_path)
     (tmp_path / "test_y.npy").unlink()
-    with pytest.raises(hf.HoldfastError, match=r"test_y.npy cannot be read"):
+    with pytest.raises(hf.HoldfastError, match=r"test_y.npy is missing; give"):
         hf.data.mapped(tmp_path)
