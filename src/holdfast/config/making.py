@@ -11,6 +11,7 @@ import optax
 
 from holdfast.config import catalogue, own_code, schema
 from holdfast.config.file import ExperimentFile, ExperimentFileError, KeyPath
+from holdfast.config.memory import no_more_than_there_is
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.hyper import PerClient
 from holdfast.core.local import Local
@@ -203,7 +204,8 @@ def located(file: ExperimentFile, at: KeyPath) -> Iterator[None]:
 def fitting(file: ExperimentFile, at: KeyPath) -> Iterator[None]:
     """Name the line of numbers that this machine can make no array with."""
     try:
-        yield
+        with no_more_than_there_is():
+            yield
     except (MemoryError, OverflowError, jax.errors.JaxRuntimeError) as error:
         said = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in said:
