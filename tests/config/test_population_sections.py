@@ -105,6 +105,11 @@ def write(text):
 
 WRONG = {
     "a misspelt key": (('name = "speakers"', 'nam = "speakers"'), 28, "unknown key `nam`"),
+    "nothing to test on": (
+        ("train_labels = [5, 6, 7, 8, 9] }", "train_labels = [5, 6, 7, 8, 9], test_share = 1e-9 }"),
+        30,
+        "its test part is empty",
+    ),
     "a weight of 0": (("weight = 0.5", "weight = 0"), 29, "`weight` is 0"),
     "an unknown partition": (('"iid", clients = 3', '"idd", clients = 3'), 31, "unknown partition"),
     "its own local training": (

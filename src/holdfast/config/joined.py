@@ -159,6 +159,10 @@ def _population(
         return getattr(sections, kind) if own is None else own
 
     dataset = load_dataset(file, where("data"), wanted("data"))
+    if len(dataset.test.y) == 0:
+        raise file.error(
+            where("data"), "its test part is empty; give at least one example to test on."
+        )
     server = sections.server if serves else None
     taken = sections.model_copy(update={"partition": wanted("partition"), "server": server})
     data, clients, tests = population(file, taken, dataset, where("partition"))
