@@ -235,8 +235,16 @@ def test_children_end_with_their_launcher_and_keep_others_out_until_then(tmp_pat
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
     _eventually(lambda: [pid for pid in pids if _has_ended(pid)], 2)
-    with held(folder):
-        pass
+    # A process whose first thread has ended keeps its files until the last one has.
+    _eventually(lambda: _free(folder), 1)
+
+
+def _free(folder):
+    try:
+        with held(folder):
+            return [folder]
+    except FolderInUseError:
+        return []
 
 
 def _eventually(found, count, process=None):
