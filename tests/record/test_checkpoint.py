@@ -51,6 +51,14 @@ def test_resumed_equals_uninterrupted(tmp_path):
     ]
 
 
+def test_one_checkpoint_may_be_used_for_run_after_run(tmp_path):
+    often = hf.Checkpoint(tmp_path, every=1)
+    for rounds in (2, 4, 6):
+        resumed = run(rounds, checkpoint=often)
+    assert_same(resumed, run(6))
+    assert_same(run(7, checkpoint=tmp_path), run(7))
+
+
 def test_a_folder_as_text_is_enough(tmp_path):
     run(3, checkpoint=str(tmp_path / "new" / "run"))
     assert run(3, checkpoint=tmp_path / "new" / "run").state.round == 3

@@ -37,7 +37,11 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._path: Path | None = None
+        self._begin(None)
+
+    def _begin(self, path: Path | None) -> None:
+        """An empty one, in this file; None until something is to be written."""
+        self._path = path
         self._digest = hashlib.sha256()
         self._bytes = 0
         # Of the last round written: a state that does not go on from it begins a new file.
@@ -47,8 +51,8 @@ class Journal:
     def extend(self, state: RunState) -> Extent:
         """Write the rounds since the last call; they are on the disk when this returns."""
         if self._path is None or not self._goes_on(state):
-            self.__init__(self._folder)  # type: ignore[misc]
-            self._path = _unused(self._folder)
+            self._begin(_unused(self._folder))
+        assert self._path is not None
         rounds = slice(self._rounds, None)
         pairs = zip(state.history.records[rounds], state.ledger.entries[rounds], strict=True)
         lines = "".join(json.dumps([r, dataclasses.astuple(e)]) + "\n" for r, e in pairs).encode()
@@ -80,8 +84,9 @@ class Journal:
 
     def go_on(self, extent: Extent, state: RunState) -> None:
         """Append to what a save was read from."""
-        self._path = self._folder / extent.file
-        with open(self._path, "rb") as file:
+        path = self._folder / extent.file
+        self._begin(path)
+        with open(path, "rb") as file:
             self._note(file.read(extent.bytes), state)
 
 
