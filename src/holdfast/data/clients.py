@@ -8,7 +8,7 @@ import numpy as np
 from jax import tree
 
 from holdfast.data.grouped import Grouped, OfPopulation, Populations
-from holdfast.errors import About, HoldfastError, brief
+from holdfast.errors import About, HoldfastError, brief, did_you_mean
 from holdfast.trees import Tree, paths
 
 
@@ -98,6 +98,8 @@ class Clients:
     offsets: np.ndarray
     # Whose clients they are, if `join` put several populations together.
     populations: Populations | None = None
+    # What people call them, one name per client, where the data says so; no result depends on it.
+    names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         n = count(self.examples)
@@ -110,6 +112,12 @@ class Clients:
                 "Clients: the examples are of several populations but nothing says which client is of which; "
                 "change the populations before hf.join puts them together.",
                 about=("clients",),
+            )
+        if self.names is not None and len(set(self.names)) != len(self):
+            raise HoldfastError(
+                f"Clients: {len(set(self.names))} different names for {len(self)} clients; give each one of "
+                f"its own.",
+                about=("names",),
             )
         down = self.offsets[0] != 0 or (np.diff(self.offsets) < 0).any()
         if down or self.offsets[-1] != len(self.order):
@@ -184,6 +192,37 @@ class Clients:
         """Number of examples of each client."""
         return np.diff(self.offsets)
 
+    def name(self, client: int) -> str:
+        """What people call a client: its name where the data has one, else its number."""
+        return str(client) if self.names is None else self.names[client]
+
+    def number(self, client: int | str) -> int:
+        """The number of a client, which may be given by its name; refuses one that is not there.
+
+        Example:
+            >>> import holdfast as hf
+            >>> x, y = [[0.0], [1.0], [2.0]], [0, 1, 1]
+            >>> data = hf.data.from_arrays(x, y, client=["basel", "bern", "bern"], test_share=0.0)
+            >>> clients, _ = data.natural()
+            >>> clients.number("bern"), clients.name(0)
+            (1, 'basel')
+        """
+        if isinstance(client, str):
+            names = self.names if self.names is not None else [str(i) for i in range(len(self))]
+            if client not in names:
+                raise HoldfastError(
+                    f"no client is called `{client}`; {did_you_mean(client, names)}",
+                    about=("client",),
+                )
+            return names.index(client)
+        if not 0 <= client < len(self):
+            raise HoldfastError(
+                f"client {client} of {len(self)}; give a number in 0..{len(self) - 1}"
+                f"{', or a name' if self.names is not None else ''}.",
+                about=("client",),
+            )
+        return int(client)
+
     def rows(self, client: int) -> np.ndarray:
         """Rows of `examples` that one client owns."""
         return self.order[self.offsets[client] : self.offsets[client + 1]]
@@ -210,7 +249,8 @@ class Clients:
         populations = self.populations
         if populations is not None:
             populations = dataclasses.replace(populations, of=populations.of[chosen])
-        return Clients(self.examples, self.order[places], offsets, populations)
+        names = None if self.names is None else tuple(self.names[i] for i in chosen)
+        return Clients(self.examples, self.order[places], offsets, populations, names)
 
     def _numbers(self, ids: Any) -> np.ndarray:
         listed = hasattr(ids, "__array__") or not hasattr(ids, "__iter__")

@@ -24,6 +24,10 @@ class Dataset:
         test_owners: the same for the test examples.
         classes: number of labels, for classification.
         vocabulary: number of symbols, where inputs are text.
+        feature_names: what the columns of `x` are called, where they have names.
+        label_names: what the labels 0, 1, ... are called, where they have names.
+        validation: examples to choose by (rounds, hyper-parameters), where some are set apart.
+        validation_owners: who owns each of them.
 
     Example:
         >>> import holdfast as hf
@@ -38,6 +42,10 @@ class Dataset:
     test_owners: Any = None
     classes: int | None = None
     vocabulary: int | None = None
+    feature_names: tuple[str, ...] | None = None
+    label_names: tuple[str, ...] | None = None
+    validation: Examples | None = None
+    validation_owners: Any = None
 
     def __iter__(self) -> Iterator[Examples]:
         return iter((self.train, self.test))
@@ -51,18 +59,19 @@ class Dataset:
         owners = np.asarray(self.owners)
         tested = owners[:0] if self.test_owners is None else np.asarray(self.test_owners)
         people = np.unique(np.concatenate([owners, tested]))
+        names = tuple(str(p) for p in people.tolist())
 
         def split(examples: Examples, of: np.ndarray) -> Clients:
             place = np.searchsorted(people, of)
             order = np.argsort(place, kind="stable")
             sizes = np.bincount(place, minlength=len(people))
-            return Clients(examples, order, np.concatenate([[0], np.cumsum(sizes)]))
+            return Clients(examples, order, np.concatenate([[0], np.cumsum(sizes)]), names=names)
 
         # Everybody is tested on the same examples.
         if self.test_owners is None:
             same = np.arange(min(len(self.test.y), max(1, _MOST_SHARED // len(people))))
             offsets = np.arange(len(people) + 1) * len(same)
             return split(self.train, owners), Clients(
-                self.test, np.tile(same, len(people)), offsets
+                self.test, np.tile(same, len(people)), offsets, names=names
             )
         return split(self.train, owners), split(self.test, tested)
