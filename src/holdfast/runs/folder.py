@@ -317,13 +317,20 @@ def description(
     window: int = 1,
     adapt: Mapping[str, str] | None = None,
     objectives: Mapping[str, str] | None = None,
+    algorithms: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Labels and folders of methods, of what sweep they are a point, after which local steps clients use
-    their models if they adapt, what their objective is a mean over, and by what methods are compared.
+    their models if they adapt, what their objective is a mean over, what the file calls their algorithm,
+    and by what methods are compared.
 
     Directions of metrics are written only where some are declared; older folders have none.
     """
-    more = {"point": points or {}, "adapt": adapt or {}, "averages_over": objectives or {}}
+    more = {
+        "point": points or {},
+        "adapt": adapt or {},
+        "averages_over": objectives or {},
+        "algorithm": algorithms or {},
+    }
     listed = [
         {"label": label, "folder": folder}
         | {key: known[label] for key, known in more.items() if known.get(label)}

@@ -12,9 +12,12 @@ from holdfast.metrics import Spread, find
 from holdfast.metrics.metric import Declared, check_target
 from holdfast.record.history import History
 from holdfast.runs.folder import RunFolder
+from holdfast.runs.names import method_name
 
 # Reported numbers of the FSL paper are means over a rolling window of so many rounds.
 FSL_WINDOW = 10
+# Ends of the scale on which federated methods stand.
+REFERENCES = ("local_only", "centralised")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +33,18 @@ class MethodResult:
     swept: dict[str, Any] = dataclasses.field(default_factory=dict)  # and these values
     adapt: str = ""  # the local steps after which clients use their models, in words
     averages_over: str = ""  # what its objective is a mean over, if that is known
+    algorithm: str = ""  # what the file calls it, whatever its label
+
+    @property
+    def name(self) -> str:
+        """Its label in words."""
+        return method_name(self.label)
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether it is an end of the scale, training alone or on everybody's data, and no contestant."""
+        # Folders older than the field have the name in the label.
+        return (self.algorithm or self.label.split(" ")[0]) in REFERENCES
 
     @property
     def rounds(self) -> int:
@@ -210,7 +225,9 @@ def load(
                 label = f"{label} ({folder.path.name})"
             found = _method(folder, label, method["folder"], directions)
             if found:
-                known = {k: method[k] for k in ("adapt", "averages_over") if k in method}
+                known = {
+                    k: method[k] for k in ("adapt", "averages_over", "algorithm") if k in method
+                }
                 found = dataclasses.replace(found, **known)
                 methods.append(_as_point(found, method.get("point"), folder, len(folders) > 1))
     if not methods:
