@@ -209,6 +209,9 @@ from pathlib import Path
 from holdfast import processes
 from holdfast.record.lock import held
 processes.connect_from_environment()
+for _ in range(20):  # the second lets go of it later than the first, which asks for it again at once
+    with held(Path(sys.argv[1])):
+        time.sleep(0.02 * processes.rank())
 with held(Path(sys.argv[1])):
     Path(sys.argv[1], f"pid-{processes.rank()}").write_text(str(os.getpid()))
     time.sleep(600)

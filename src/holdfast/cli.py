@@ -103,18 +103,24 @@ def said_in_one_line(command: Callable[..., Any]) -> Callable[..., Any]:
             with file_errors_said():
                 return command(*args, **kwargs)
         except HoldfastError as error:
-            err.print("[bold red]error[/] ", end="")
-            err.print(printable(str(error)), markup=False, highlight=False, soft_wrap=True)
-            raise typer.Exit(error.exit_code) from None
+            raise _ended(str(error), error.exit_code) from None
         except Exception as error:
             said = _of_own_code(error)
             if said is None:
                 raise
-            err.print("[bold red]error[/] ", end="")
-            err.print(printable(said), markup=False, highlight=False, soft_wrap=True)
-            raise typer.Exit(2) from None
+            raise _ended(said, HoldfastError.exit_code) from None
 
     return wrapped
+
+
+def _ended(said: str, code: int) -> typer.Exit:
+    """Say what is wrong; how the command then ends."""
+    from holdfast import processes
+
+    err.print("[bold red]error[/] ", end="")
+    err.print(printable(said), markup=False, highlight=False, soft_wrap=True)
+    processes.let_the_first_speak()
+    return typer.Exit(code)
 
 
 def _of_own_code(error: Exception) -> str | None:

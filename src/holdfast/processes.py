@@ -27,6 +27,7 @@ LAUNCHER = "HOLDFAST_LAUNCHER"  # a pipe that closes when the launcher ends
 LOST = 75  # exit code: try again later, from the checkpoint
 _HEARTBEAT = 20  # seconds without a sign of life
 _GRACE = 15  # seconds for the others to say what they saw
+_TURN = 1  # seconds in which the first one says what is wrong
 _PATIENCE = 600  # seconds for all to arrive
 
 
@@ -94,6 +95,12 @@ def _end_with_launcher(pipe: int) -> None:
     # operating system when the launcher was killed.
     os.read(pipe, 1)
     os._exit(LOST)
+
+
+def let_the_first_speak() -> None:
+    """Before this process ends with an error: what all of them refuse is said once, by the first."""
+    if os.environ.get(RANK, "0") != "0":
+        time.sleep(_TURN)
 
 
 def wait_for_all(what: str) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+
 from holdfast import processes
 from holdfast.errors import FolderInUseError, HoldfastWarning, file_errors_said
 
@@ -33,23 +35,48 @@ def held(folder: Path) -> Iterator[None]:
                 with file_errors_said():
                     folder.mkdir(parents=True, exist_ok=True)
                     until.enter_context(_taken(folder, LOCK))
-                    for left in folder.glob(f"{LOCK}-*"):
-                        with _taken(folder, left.name):
-                            pass
+                    _refuse_left(folder, processes.count())
             except FolderInUseError as error:
                 refusal = str(error)
-        refusal = processes.told_by_first(refusal)
+        refusal = processes.told_by_first(refusal) or _of_the_others(folder, until)
         if refusal:
             raise FolderInUseError(refusal)
-        if not processes.is_first():
-            until.enter_context(_taken(folder, f"{LOCK}-{processes.rank()}"))
         yield
 
 
+def _of_the_others(folder: Path, until: contextlib.ExitStack) -> str:
+    """Every process but the first takes its own; what keeps one of them out, to all."""
+    if processes.count() == 1:
+        return ""
+    free = True
+    if not processes.is_first():
+        # Taken by the process itself: were it asked for by the first, one that is just about to let go
+        # of the folder would be in the way of the same run.
+        try:
+            until.enter_context(_taken(folder, f"{LOCK}-{processes.rank()}"))
+        except FolderInUseError:
+            free = False
+    all_free = processes.gathered(np.array(free))
+    if all_free.all():
+        return ""
+    with open(folder / f"{LOCK}-{int(np.argmin(all_free))}", "rb") as file:
+        return _refusal(folder, file)
+
+
 def refuse_held(folder: Path) -> None:
-    """Refuse a folder that another run writes to."""
-    with held(folder):
-        pass
+    """Refuse a folder that another run writes to; the first process looks, before any of this run does."""
+    if processes.is_first():
+        with file_errors_said(), _taken(folder, LOCK):
+            _refuse_left(folder, 1)
+
+
+def _refuse_left(folder: Path, first: int) -> None:
+    """Refuse what a process of another run holds, from this number on."""
+    for path in folder.glob(f"{LOCK}-*"):
+        rank = path.name.removeprefix(f"{LOCK}-")
+        if rank.isdecimal() and int(rank) >= first:
+            with _taken(folder, path.name):
+                pass
 
 
 @contextlib.contextmanager
