@@ -39,7 +39,13 @@ every = 50
 name = "feddyn"
 alpha = 0.1
 """
-RESULTS = ("params.safetensors", "history.jsonl", "ledger.jsonl", "clients.json")
+RESULTS = (
+    "params.safetensors",
+    "history.jsonl",
+    "ledger.jsonl",
+    "clients.json",
+    "predictions.safetensors",
+)
 
 
 def holdfast(*words, **options):

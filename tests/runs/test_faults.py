@@ -39,7 +39,15 @@ def holdfast(*words):
 
 
 @pytest.mark.parametrize(
-    "name", ["params.safetensors", "history.jsonl", "clients.json", "timing.jsonl", "ledger.jsonl"]
+    "name",
+    [
+        "params.safetensors",
+        "predictions.safetensors",
+        "history.jsonl",
+        "clients.json",
+        "timing.jsonl",
+        "ledger.jsonl",
+    ],
 )
 def test_damaged_results_are_refused_by_readers_and_written_again_by_resume(whole, run, name):
     path = run / SEED / name

@@ -45,7 +45,13 @@ every = 3
 [[algorithm]]
 name = "scaffold"
 """
-SAME = ("history.jsonl", "ledger.jsonl", "clients.json", "params.safetensors")
+SAME = (
+    "history.jsonl",
+    "ledger.jsonl",
+    "clients.json",
+    "params.safetensors",
+    "predictions.safetensors",
+)
 
 
 def start(*words: str, cwd: Path) -> subprocess.Popen:

@@ -47,6 +47,31 @@ def _masked_sums(model: Model, params: Tree, batch: Tree, keep: jax.Array) -> di
 _sums = jax.jit(_masked_sums, static_argnums=0)
 
 
+def each_example(
+    model: Model, params: Tree, examples: Tree, output: bool
+) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+    """Every metric of every example in 32 bits and, if asked for, what the model predicts of it."""
+    predict = model.predictor.predict if output and model.predictor is not None else None
+    parts: list[Any] = []
+    for rows in _batches(count(examples)):
+        batch = tree.map(lambda a, rows=rows: np.asarray(a)[np.maximum(rows, 0)], examples)
+        found = jax.device_get(_values(model, predict, params, batch))
+        parts.append(tree.map(lambda a, rows=rows: a[rows >= 0], found))
+    metrics, outputs = tree.map(lambda *several: np.concatenate(several), *parts)
+    return metrics, outputs
+
+
+def _each(
+    model: Model, predict: Any, params: Tree, batch: Tree
+) -> tuple[dict[str, jax.Array], jax.Array | None]:
+    measured = {n: v.astype(jnp.float32) for n, v in model.measure(params, batch).items()}
+    return measured, None if predict is None else predict(params, batch).astype(jnp.float32)
+
+
+# The predictor is an input of its own: models that differ in it alone are equal.
+_values = jax.jit(_each, static_argnums=(0, 1))
+
+
 def _check_examples(examples: Tree, model: Model, params: Tree) -> list[str]:
     """Refuse examples the model cannot take; the names of what it measures of them."""
     if count(examples) == 0:
@@ -217,17 +242,22 @@ class Personal:
 
     def each(self, view: EvaluationView, most: int | None = None) -> dict[int, dict[str, float]]:
         """What is measured of each client that has test data; of `most` of them, spread evenly."""
+        return {
+            i: measure(view.model, params, examples)
+            for i, params, examples in self.models(view, most)
+        }
+
+    def models(
+        self, view: EvaluationView, most: int | None = None
+    ) -> Iterator[tuple[int, Tree, Tree]]:
+        """Of the same clients the number, the model it is measured by and the examples."""
         own = isinstance(self.examples, Clients)
         everyone = np.arange(len(view.state.client_states))
         ids = np.flatnonzero(self.examples.sizes) if own else everyone
         if most is not None and len(ids) > most:
             ids = ids[np.linspace(0, len(ids) - 1, most).astype(int)]
-        return {
-            i: measure(
-                view.model, self._params(view, i), self.examples[i] if own else self.examples
-            )
-            for i in map(int, ids)
-        }
+        for i in map(int, ids):
+            yield i, self._params(view, i), self.examples[i] if own else self.examples
 
     def _params(self, view: EvaluationView, client: int) -> Tree:
         # After pooling, everybody shares one client's model.

@@ -16,12 +16,14 @@ from holdfast.config.build import Method, Study
 from holdfast.data import split
 from holdfast.engine.simulate import Run, simulate
 from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError, file_errors_said
+from holdfast.evaluate.evaluators import measure
 from holdfast.record.checkpoint import Checkpoint
 from holdfast.record.files import write_whole
 from holdfast.record.lock import held, refuse_held
 from holdfast.record.progress import Progress
 from holdfast.record.state import RunState
 from holdfast.runs.folder import RunFolder, SeedFolder, description
+from holdfast.runs.predictions import Predicting, Predictions
 
 _MOST_CLIENTS_SHOWN = 500
 Sink = Callable[[str, int, dict[str, Any]], None]  # method's label, seed, one record of its history
@@ -216,19 +218,26 @@ def _run(
         on_round=on_round,
     )
     files.begin(run.state)
-    files.finish(run.params, _clients(study, run))
+    clients, predictions = _at_clients(study, run)
+    files.finish(run.params, clients, predictions)
     return run
 
 
-def _clients(study: Study, run: Run) -> dict[str, Any]:
-    """Every client's own model on test examples like its own."""
-    found = evaluate.personal(study.tests).each(run.view, _MOST_CLIENTS_SHOWN)
+def _at_clients(study: Study, run: Run) -> tuple[dict[str, Any], Predictions | None]:
+    """Every client's own model on test examples like its own: what is measured, and what it predicts."""
+    tested = min(int((study.tests.sizes > 0).sum()), _MOST_CLIENTS_SHOWN)
+    predicting = Predicting(run.view.model, study.tests, tested)
+    found = {}
+    for i, params, examples in evaluate.personal(study.tests).models(run.view, tested):
+        found[i] = measure(run.view.model, params, examples)
+        predicting.add(i, params, examples)
     names = list(next(iter(found.values()), {}))
-    return {
+    clients = {
         "client": list(found),
         "examples": [int(study.clients.sizes[i]) for i in found],
         **{name: [values[name] for values in found.values()] for name in names},
     }
+    return clients, predicting.done() if found else None
 
 
 def _last(state: RunState, metric: str) -> str:

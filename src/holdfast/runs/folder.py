@@ -14,6 +14,8 @@ methods/fedavg/seed-0/
     ledger.jsonl        one line per round: who took part, bits down and up; who was left out, if anyone
     clients.json        every client's own result at the end
     params.safetensors  the model, by the names of its parameters
+    predictions.safetensors
+                        of every client's own test rows, what the model it would use predicts
     timing.sha256, complete.sha256
                         checksums of the files above; the last to be written
     checkpoints/        to go on from
@@ -42,12 +44,16 @@ from holdfast.record.ledger import Entry
 from holdfast.record.lock import LOCK
 from holdfast.record.state import RunState
 from holdfast.record.versions import versions
+from holdfast.runs import predictions
+from holdfast.runs.predictions import Predictions
 from holdfast.runs.reading import damage, read_json, read_lines
 from holdfast.trees import Tree, paths
 
 _TIMES = ("seconds", "compile_seconds")
 # What two runs of the same experiment have alike; seconds they have not.
 _RESULTS = ("history.jsonl", "ledger.jsonl", "clients.json", "params.safetensors")
+# What older runs have not; all others have checksums of it too.
+_LATER = ("predictions.safetensors",)
 _TIMING = ("timing.jsonl",)
 _BEGINNING = ("experiment.toml", "split.json", "methods.json")
 _OWN_SUM = "sha256"  # in environment.json, of all else in it
@@ -86,10 +92,16 @@ class SeedFolder:
 
     def damaged(self) -> list[str]:
         """Files of a run that has ended which are not as it wrote them."""
-        found = damaged(self.sums_file, _RESULTS)
-        return (
-            found + damaged(self.path / "timing.sha256", _TIMING) if self.sums_file.exists() else []
-        )
+        if not self.sums_file.exists():
+            return []
+        later = [name for name in _LATER if self._has(name)]
+        found = damaged(self.sums_file, (*_RESULTS, *later))
+        return found + damaged(self.path / "timing.sha256", _TIMING)
+
+    def _has(self, name: str) -> bool:
+        """Whether the run wrote this file, or it is there anyway."""
+        listed = self.sums_file.read_text(errors="replace") if self.sums_file.exists() else ""
+        return (self.path / name).exists() or f"  {name}\n" in listed
 
     def _refuse_damaged(self, *names: str) -> None:
         bad = [name for name in self.damaged() if name in names]
@@ -128,8 +140,10 @@ class SeedFolder:
         with file_errors_said(path=path), open(path, "a", encoding="utf-8") as file:
             file.write(_json_lines([line]))
 
-    def finish(self, params: Tree, clients: dict[str, Any]) -> None:
-        """The results; their checksums last."""
+    def finish(
+        self, params: Tree, clients: dict[str, Any], predicted: Predictions | None = None
+    ) -> None:
+        """The results; their checksums last. Without test rows at clients there are no predictions."""
         if not processes.is_first():
             return
         # Not of results that are just being written.
@@ -138,7 +152,10 @@ class SeedFolder:
         leaves = [np.asarray(a) for a in _leaves(params)]
         named = {n: np.ascontiguousarray(a) for n, a in zip(_names(params), leaves, strict=True)}
         write_whole(self.params_file, safetensors.numpy.save(named))
-        for sums, names in ((self.path / "timing.sha256", _TIMING), (self.sums_file, _RESULTS)):
+        if predicted is not None:
+            write_whole(self.path / "predictions.safetensors", predicted.to_bytes())
+        results = (*_RESULTS, *(name for name in _LATER if (self.path / name).exists()))
+        for sums, names in ((self.path / "timing.sha256", _TIMING), (self.sums_file, results)):
             write_whole(sums, checksums({name: (self.path / name).read_bytes() for name in names}))
 
     def history(self, directions: Declared = ()) -> History:
@@ -167,6 +184,12 @@ class SeedFolder:
         """The final model by the names of its parameters."""
         self._refuse_damaged("params.safetensors")
         return safetensors.numpy.load_file(self.params_file)
+
+    def predictions(self) -> Predictions | None:
+        """What was predicted of every client's test rows; None of a run that has not ended or is older."""
+        self._refuse_damaged("predictions.safetensors")
+        path = self.path / "predictions.safetensors"
+        return predictions.read(path) if self.ended and path.exists() else None
 
 
 @dataclasses.dataclass(frozen=True)
