@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.data.clients import Clients, Examples
+from holdfast.data.preprocessing import Preprocessing
 from holdfast.errors import HoldfastError
 
 # Rows named for all clients together, where they share test examples.
@@ -28,6 +29,8 @@ class Dataset:
         label_names: what the labels 0, 1, ... are called, where they have names.
         validation: examples to choose by (rounds, hyper-parameters), where some are set apart.
         validation_owners: who owns each of them.
+        preprocessing: what became of a table's columns, fitted on the training examples; new rows go the
+            same way.
 
     Example:
         >>> import holdfast as hf
@@ -46,6 +49,7 @@ class Dataset:
     label_names: tuple[str, ...] | None = None
     validation: Examples | None = None
     validation_owners: Any = None
+    preprocessing: Preprocessing | None = None
 
     def __iter__(self) -> Iterator[Examples]:
         return iter((self.train, self.test))
