@@ -49,8 +49,8 @@ def text(value: Any) -> str | None:
         return None
     written = value.decode() if isinstance(value, bytes) else str(value)
     written = written.strip()
-    number = _number(written)
-    return written if number is None else text(number)
+    meant = _number(written)
+    return written if meant is None else text(meant)
 
 
 def _number(written: str) -> float | None:
