@@ -300,7 +300,7 @@ def _processes(folder: Path) -> list[str]:
     rows, bits = [], []
     for number in (1, 2):
         made = folder / f"processes-{number}"
-        command = [sys.executable, "-m", "holdfast.cli", "run", str(experiment), "--no-report"]
+        command = [sys.executable, "-m", "holdfast", "run", str(experiment), "--no-report"]
         command += ["--out", str(made), "--processes", str(number)]
         subprocess.run(command, check=True, capture_output=True)
         for method in METHODS:

@@ -17,7 +17,7 @@ os.environ.pop("COLUMNS", None)
 import jax
 import pytest
 
-import holdfast.cli  # noqa: F401
+import holdfast.cli.console  # noqa: F401
 
 # Hundreds of compiled programs stay alive, and looking through all of them for garbage every few
 # hundred objects would cost more than the garbage.

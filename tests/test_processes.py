@@ -49,7 +49,7 @@ RESULTS = (
 
 
 def holdfast(*words, **options):
-    command = [sys.executable, "-m", "holdfast.cli", *words, "--no-report"]
+    command = [sys.executable, "-m", "holdfast", *words, "--no-report"]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
     )

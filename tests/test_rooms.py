@@ -31,7 +31,9 @@ ORDER = (
     ("config",),
     ("runs",),
     ("report",),
+    ("public",),
     ("cli",),
+    ("__main__",),
 )
 
 

@@ -1,106 +1,25 @@
 """holdfast: federated learning for data that disagrees."""
 
-from holdfast import (
-    algorithms,
-    cohorts,
-    data,
-    diagnose,
-    evaluate,
-    flix,
-    metrics,
-    models,
-    rules,
-    schedules,
-    solvers,
-    testing,
-    trees,
-    wires,
-)
-from holdfast.client_states.storage import Storage
-from holdfast.core.algorithm import Algorithm
-from holdfast.core.combinators import Chain, Masked, ServerTurn, Uploaded
-from holdfast.core.debug import DebugError
-from holdfast.core.hyper import Hyper, PerClient
-from holdfast.core.local import Local
-from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt, Traits
-from holdfast.core.struct import static
-from holdfast.core.wire import OnSite, Wire
-from holdfast.data import Clients, Examples
-from holdfast.engine.compiled import CompiledEngine
-from holdfast.engine.debug import DebugEngine
-from holdfast.engine.experiment import Experiment
-from holdfast.engine.populations import Population, join
-from holdfast.engine.protocol import Engine
-from holdfast.engine.server import Server
-from holdfast.engine.simulate import Run, pretrain, rounds, simulate
-from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError
-from holdfast.models import Model, Table
-from holdfast.record.checkpoint import Checkpoint
-from holdfast.record.history import History
-from holdfast.record.ledger import Ledger
-from holdfast.record.state import RunState
-from holdfast.sweeps.results import Sweep
-from holdfast.sweeps.sweep import sweep
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Algorithm",
-    "Chain",
-    "Checkpoint",
-    "ClientView",
-    "Clients",
-    "CompiledEngine",
-    "DebugEngine",
-    "DebugError",
-    "Engine",
-    "Examples",
-    "Experiment",
-    "History",
-    "HoldfastError",
-    "HoldfastWarning",
-    "Hyper",
-    "Ledger",
-    "Local",
-    "Masked",
-    "Model",
-    "Need",
-    "OnSite",
-    "PerClient",
-    "Population",
-    "RoundFailedError",
-    "Rule",
-    "Run",
-    "RunState",
-    "Server",
-    "ServerTurn",
-    "ServerView",
-    "State",
-    "Storage",
-    "Sweep",
-    "Table",
-    "Tilt",
-    "Traits",
-    "Uploaded",
-    "Wire",
-    "algorithms",
-    "cohorts",
-    "data",
-    "diagnose",
-    "evaluate",
-    "flix",
-    "join",
-    "metrics",
-    "models",
-    "pretrain",
-    "rounds",
-    "rules",
-    "schedules",
-    "simulate",
-    "solvers",
-    "static",
-    "sweep",
-    "testing",
-    "trees",
-    "wires",
-]
+# What is public is listed in public.py and imported when the first of it is asked for, so that
+# `holdfast --version`, `--help` and shell completion need not wait for JAX.
+if TYPE_CHECKING:
+    from holdfast.public import *  # noqa: F403
+else:
+
+    def __getattr__(name: str) -> Any:
+        if not name.startswith("__") or name == "__all__":
+            public = importlib.import_module("holdfast.public")
+            # While that is being imported it lists nothing yet, and Python goes on to look for a module.
+            if hasattr(public, "__all__"):
+                globals().update({n: getattr(public, n) for n in ("__all__", *public.__all__)})
+        if name not in globals():
+            raise AttributeError(f"module `holdfast` has no attribute `{name}`", name=name)
+        return globals()[name]
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *importlib.import_module("holdfast.public").__all__})

@@ -5,11 +5,10 @@ import difflib
 import errno
 import functools
 import inspect
+import numbers
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import ParamSpec, TypeAlias, TypeVar
-
-import numpy as np
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -147,7 +146,7 @@ def _a(noun: str) -> str:
 
 def whole_number(owner: str, name: str, value: object, least: int = 1) -> int:
     """A number that counts something, of Python's or NumPy's types, as Python's; refuses any other."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not whole or int(value) < least:  # type: ignore[call-overload]
         raise HoldfastError(
             f"{owner}: {name}={value!r}; give a whole number of at least {least}.", about=(name,)

@@ -5,7 +5,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from holdfast.cli import app, printable
+from holdfast.cli import app
+from holdfast.cli.console import printable
 from tests.config.test_wrong_files import GOOD, refused
 
 NAMES = [

@@ -3,10 +3,8 @@
 import json
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
-from holdfast import cli
 from holdfast.cli import app
 from holdfast.config.build import study
 from holdfast.config.file import read
@@ -61,7 +59,7 @@ SWEEP = FILE[FILE.index("[sweep]") : FILE.index("[[algorithm]]")]
 @pytest.fixture(autouse=True)
 def wide(monkeypatch):
     """No line is broken, whatever terminal there is or is not."""
-    monkeypatch.setattr(cli, "out", Console(width=200))
+    monkeypatch.setenv("COLUMNS", "200")
 
 
 def holdfast(*words) -> str:

@@ -55,7 +55,7 @@ SAME = (
 
 
 def start(*words: str, cwd: Path) -> subprocess.Popen:
-    command = [sys.executable, "-m", "holdfast.cli", *words, "--no-report"]
+    command = [sys.executable, "-m", "holdfast", *words, "--no-report"]
     # What one start compiles the next one finds.
     cache = {
         "JAX_COMPILATION_CACHE_DIR": str(cwd / "compiled"),

@@ -1,0 +1,64 @@
+"""`holdfast compare` and `holdfast report`: what came of runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.console import out
+from holdfast.cli.options import Folders, Metric, Target, Window
+
+
+def compare(
+    folders: Folders,
+    target: Target = None,
+    metric: Metric = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="The method others are compared with; the first unless given."),
+    ] = None,
+    window: Window = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Also write the figures as plain numbers into this file.")
+    ] = None,
+) -> None:
+    """Print what it took per method to reach a target, with mean and spread over seeds.
+
+    Rounds, megabytes, models transmitted and seconds to the target, the rise time, and where it ended.
+    """
+    from holdfast.runs import results
+    from holdfast.runs.compare import table, write_csv
+
+    found = results.load(folders, target, metric, window)
+    out.print(table(found, baseline, out))
+    if csv is not None:
+        written = write_csv(found, csv, baseline)
+        out.print(f"figures   {written}", highlight=False, markup=False)
+
+
+def report(
+    folders: Folders,
+    output: Annotated[
+        Path | None,
+        typer.Option("--out", help="The page; report.html in the first folder unless given."),
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(help="Also write figures fit for a paper, PDF and PNG, into this folder."),
+    ] = None,
+    target: Target = None,
+    metric: Metric = None,
+    window: Window = None,
+) -> None:
+    """Make one self-contained HTML page of the results, which works offline."""
+    from holdfast.report.page import write
+    from holdfast.runs import results
+
+    found = results.load(folders, target, metric, window)
+    page = write(found, output or found.folders[0].report_file)
+    out.print(f"report    {page}", highlight=False, markup=False)
+    if figures is not None:
+        from holdfast.report.figures import write as draw
+
+        for path in draw(found, figures):
+            out.print(f"figure    {path}", highlight=False, markup=False)

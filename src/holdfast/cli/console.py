@@ -1,0 +1,62 @@
+"""What a command says: results to standard output, all else to standard error, mistakes in one line."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from holdfast.cli.machine import use_if_given
+from holdfast.errors import HoldfastError, file_errors_said
+
+out = Console()
+err = Console(stderr=True)
+
+
+def printable(text: str) -> str:
+    """Text of somebody's file for a terminal, which takes some letters for commands."""
+    return "".join(c if c == "\n" or c.isprintable() else _as_escape(c) for c in text)
+
+
+def _as_escape(letter: str) -> str:
+    return " " if letter == "\t" else letter.encode("unicode_escape").decode("ascii")
+
+
+def said_in_one_line(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What cannot work ends with its message and its exit code, without a traceback."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            use_if_given()
+            with file_errors_said():
+                return command(*args, **kwargs)
+        except HoldfastError as error:
+            raise _ended(str(error), error.exit_code) from None
+        except Exception as error:
+            said = _of_own_code(error)
+            if said is None:
+                raise
+            raise _ended(said, HoldfastError.exit_code) from None
+
+    return wrapped
+
+
+def _ended(said: str, code: int) -> typer.Exit:
+    """Say what is wrong; how the command then ends."""
+    from holdfast import processes
+
+    err.print("[bold red]error[/] ", end="")
+    err.print(printable(said), markup=False, highlight=False, soft_wrap=True)
+    processes.let_the_first_speak()
+    return typer.Exit(code)
+
+
+def _of_own_code(error: Exception) -> str | None:
+    """What code that the file names raised while it ran; None if the error is holdfast's."""
+    from holdfast.config import own_code
+
+    if own_code.line_in_own_code(error) is None:
+        return None
+    return f"own code failed: {own_code.describe(error)}; mend it there."

@@ -1,0 +1,51 @@
+"""The machine a command runs on: its cores, and programs that were compiled before."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+_command_is_process = False
+
+
+def give_process() -> None:
+    """Say that this process is there for one command, which may set up JAX as it needs it."""
+    global _command_is_process
+    _command_is_process = True
+
+
+def use_if_given() -> None:
+    """All cores, and what was compiled once is kept; but in a process that is somebody else's nothing."""
+    if _command_is_process:
+        use_machine()
+
+
+def use_machine() -> None:
+    """One device per core, and a cache of compiled programs; JAX's own variables have precedence."""
+    import jax
+
+    from holdfast.engine.layout import LEAVES
+    from holdfast.processes import COUNT
+
+    mine = (
+        os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    )
+    # Processes that share this machine share its cores.
+    cores = min(max(1, len(mine) // int(os.environ.get(COUNT, "1"))), LEAVES)
+    if "JAX_NUM_CPU_DEVICES" not in os.environ:
+        jax.config.update("jax_num_cpu_devices", 1 << (cores.bit_length() - 1))
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(cache / "holdfast" / "compiled"))
+        # Small programs too: a start has dozens of them.
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def leave(code: Any) -> None:
+    """If something went wrong in one of several processes, leave at once: the others would not come."""
+    jax = sys.modules.get("jax")
+    if code and jax is not None and jax.distributed.is_initialized():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 1)

@@ -1,0 +1,79 @@
+"""`holdfast list` and `holdfast show`: what experiment files can ask for by name."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.markdown import Markdown
+from rich.padding import Padding
+from rich.table import Table
+
+from holdfast.cli.console import out
+from holdfast.cli.latex import readable, readable_inline
+from holdfast.errors import HoldfastError
+
+
+def list_names(
+    kind: Annotated[
+        str | None,
+        typer.Argument(help="algorithms, data, partitions, models, ...; everything unless given."),
+    ] = None,
+) -> None:
+    """Show algorithms, data sets, partitions, models and more, with one line each."""
+    from holdfast.config import catalogue
+    from holdfast.errors import did_you_mean
+
+    words = {k: k for k in catalogue.KINDS} | {f"{k}s": k for k in catalogue.KINDS}
+    if kind is not None and kind not in words:
+        raise HoldfastError(f"unknown kind `{kind}`; {did_you_mean(kind, words)}")
+    for one in catalogue.KINDS if kind is None else [words[kind]]:
+        shown = Table(
+            title=catalogue.TITLES[one], title_justify="left", box=None, show_header=False
+        )
+        shown.add_column(style="bold", no_wrap=True)
+        shown.add_column()
+        for name in catalogue.KINDS[one]:
+            shown.add_row(name, catalogue.page(one, name).title)
+        out.print(shown)
+        out.print()
+    out.print("[dim]holdfast show NAME explains one of them.[/]")
+
+
+def show(name: Annotated[str, typer.Argument(help="Anything `holdfast list` shows.")]) -> None:
+    """Explain one name: its equation, what travels, its arguments and its reference."""
+    from holdfast.config import catalogue
+    from holdfast.config.examples import entry, is_number
+
+    for kind in catalogue.kinds_of(name):
+        page = catalogue.page(kind, name)
+        out.print(f"\n[bold]{page.name}[/]  [dim]{kind}[/]")
+        out.print(page.title, markup=False, highlight=False)
+        if page.equation:
+            out.print(Padding(readable(page.equation), (1, 4)), markup=False, highlight=False)
+        if page.body:
+            out.print(Markdown(readable_inline(page.body)))
+        _facts(page)
+        out.print("\n[dim]in an experiment file[/]")
+        out.print(Padding(entry(kind, name), (0, 4)), markup=False, highlight=False)
+        numbers = [n for n in page.arguments if kind == "algorithm" and is_number(name, n)]
+        if numbers:
+            out.print("[dim]several values of it[/]")
+            swept = f'[sweep]\n"algorithm.{name}.{numbers[0]}" = [0.01, 0.1]'
+            out.print(Padding(swept, (0, 4)), markup=False, highlight=False)
+        out.print("[dim]in Python[/]")
+        out.print(Padding(page.signature, (0, 4)), markup=False, highlight=False)
+
+
+def _facts(page: Any) -> None:
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column()
+    for title, text in (
+        ("travels", page.travels),
+        *((name, text) for name, text in page.arguments.items()),
+        ("reduces to", page.reduces_to),
+        ("reference", page.reference),
+    ):
+        if text:
+            facts.add_row(title, Markdown(readable_inline(text)))
+    out.print()
+    out.print(facts)

@@ -1,0 +1,154 @@
+"""`holdfast run` and `holdfast resume`: an experiment, from its file or from where it stopped."""
+
+import os
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from holdfast.cli.console import err, out
+from holdfast.cli.describe import describe
+from holdfast.cli.options import Coordinator, Processes, Rank, Track, Trusted
+from holdfast.errors import FileAccessError, in_plain_words
+
+if TYPE_CHECKING:
+    from holdfast.config.build import Study
+
+
+def run(
+    file: Annotated[
+        Path, typer.Argument(help="An experiment file, such as `holdfast new` writes.")
+    ],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change a value: --set local.learning_rate=0.05, --set algorithm.feddyn.alpha=0.1.",
+        ),
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Where to write; runs/NAME unless given.")
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Check the file, show the split and how many runs it is, and stop."
+        ),
+    ] = False,
+    report: Annotated[bool, typer.Option(help="Write the report page at the end.")] = True,
+    track: Track = None,
+    trust: Trusted = False,
+    processes: Processes = 1,
+    coordinator: Coordinator = None,
+    rank: Rank = 0,
+) -> None:
+    """Run an experiment: every algorithm of the file, every point of its \\[sweep], for every seed.
+
+    Everything is checked before the first round. Ctrl-C leaves a checkpoint;
+    [bold]holdfast resume DIR[/] goes on with it, to the same bits.
+    """
+    _divide(processes, coordinator, rank)
+    from holdfast.config import build
+    from holdfast.config.file import read
+    from holdfast.runs.execute import create
+
+    study = build.study(read(file, changes or (), trust), pretrained=not dry_run)
+    describe(study)
+    if dry_run:
+        return
+    _carry_out(study, create(study, folder), report, track or [])
+
+
+def resume(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of `holdfast run`.")],
+    report: Annotated[bool, typer.Option(help="Write the report page at the end.")] = True,
+    track: Track = None,
+    trust: Trusted = False,
+    processes: Processes = 1,
+    coordinator: Coordinator = None,
+    rank: Rank = 0,
+) -> None:
+    """Go on with a run that was stopped or killed: it ends in the same bits."""
+    _divide(processes, coordinator, rank)
+    from holdfast.config import build
+    from holdfast.config.file import read
+    from holdfast.record.lock import refuse_held
+    from holdfast.runs.execute import mend
+    from holdfast.runs.folder import RunFolder
+
+    opened = RunFolder.open(folder)
+    refuse_held(opened.path)
+    opened.log("resumed")
+    study = build.study(read(opened.experiment_file, trusted=trust))
+    for name in mend(study, opened):
+        err.print(f"{name} was missing or damaged; written again.", markup=False, highlight=False)
+    _carry_out(study, opened, report, track or [])
+
+
+def _divide(count: int, coordinator: str | None, rank: int) -> None:
+    """Become one of several processes, or start them and be done when they are."""
+    from holdfast import processes
+
+    if processes.COORDINATOR in os.environ:
+        processes.connect_from_environment()
+    elif coordinator is not None:
+        processes.connect(coordinator, count, rank)
+    elif count > 1:
+        again = [sys.executable, "-m", "holdfast", *sys.argv[1:]]
+        raise typer.Exit(processes.launch(again, count))
+    else:
+        return
+    if not processes.is_first():
+        out.quiet = True
+
+
+def _carry_out(study: "Study", folder: Any, report: bool, track: list[str]) -> None:
+    from holdfast import processes
+    from holdfast.record.progress import of_command
+    from holdfast.runs import results
+    from holdfast.runs.compare import table
+    from holdfast.runs.execute import execute
+    from holdfast.runs.sinks import open_sink
+
+    runs = len(study.methods) * len(study.seeds)
+    try:
+        with ExitStack() as open_sinks:
+            if not processes.is_first():
+                track = []
+            sinks = tuple(open_sink(name, folder.path, open_sinks) for name in track)
+            shown = of_command(err, runs, study.rounds, study.metric)
+            progress = open_sinks.enter_context(shown)
+            failures = execute(study, folder, progress, sinks)
+    except KeyboardInterrupt:
+        err.print(f"stopped; go on with: [bold]holdfast resume {escape(str(folder.path))}[/]")
+        raise typer.Exit(130) from None
+    except (processes.LostProcessError, FileAccessError, OSError) as error:
+        said = in_plain_words(error) if isinstance(error, OSError) else str(error)
+        err.print("[bold red]error[/] ", end="")
+        err.print(said, markup=False, highlight=False, soft_wrap=True)
+        again = f"holdfast resume {folder.path}"
+        if processes.count() > 1:
+            again += f" --processes {processes.count()}"
+        err.print(f"go on with: {again}", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(getattr(error, "exit_code", FileAccessError.exit_code)) from None
+    if not processes.is_first():
+        return
+    if failures == runs:
+        err.print(
+            f"no run got through; {folder.path}/log.txt says why.", highlight=False, markup=False
+        )
+        raise typer.Exit(1)
+    found = results.load([folder.path])
+    out.print(table(found, console=out))
+    out.print(f"results   {folder.path}", highlight=False, markup=False)
+    if report:
+        from holdfast.report.page import write
+
+        page = write(found, folder.report_file)
+        out.print(f"report    {page}", highlight=False, markup=False)
+    if failures:
+        raise typer.Exit(1)

@@ -1,0 +1,104 @@
+"""Every public name of holdfast: what `import holdfast as hf` has, imported when it is first used."""
+
+from holdfast import (
+    algorithms,
+    cohorts,
+    data,
+    diagnose,
+    evaluate,
+    flix,
+    metrics,
+    models,
+    rules,
+    schedules,
+    solvers,
+    testing,
+    trees,
+    wires,
+)
+from holdfast.client_states.storage import Storage
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.combinators import Chain, Masked, ServerTurn, Uploaded
+from holdfast.core.debug import DebugError
+from holdfast.core.hyper import Hyper, PerClient
+from holdfast.core.local import Local
+from holdfast.core.rule import ClientView, Need, Rule, ServerView, State, Tilt, Traits
+from holdfast.core.struct import static
+from holdfast.core.wire import OnSite, Wire
+from holdfast.data import Clients, Examples
+from holdfast.engine.compiled import CompiledEngine
+from holdfast.engine.debug import DebugEngine
+from holdfast.engine.experiment import Experiment
+from holdfast.engine.populations import Population, join
+from holdfast.engine.protocol import Engine
+from holdfast.engine.server import Server
+from holdfast.engine.simulate import Run, pretrain, rounds, simulate
+from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError
+from holdfast.models import Model, Table
+from holdfast.record.checkpoint import Checkpoint
+from holdfast.record.history import History
+from holdfast.record.ledger import Ledger
+from holdfast.record.state import RunState
+from holdfast.sweeps.results import Sweep
+from holdfast.sweeps.sweep import sweep
+
+__all__ = [
+    "Algorithm",
+    "Chain",
+    "Checkpoint",
+    "ClientView",
+    "Clients",
+    "CompiledEngine",
+    "DebugEngine",
+    "DebugError",
+    "Engine",
+    "Examples",
+    "Experiment",
+    "History",
+    "HoldfastError",
+    "HoldfastWarning",
+    "Hyper",
+    "Ledger",
+    "Local",
+    "Masked",
+    "Model",
+    "Need",
+    "OnSite",
+    "PerClient",
+    "Population",
+    "RoundFailedError",
+    "Rule",
+    "Run",
+    "RunState",
+    "Server",
+    "ServerTurn",
+    "ServerView",
+    "State",
+    "Storage",
+    "Sweep",
+    "Table",
+    "Tilt",
+    "Traits",
+    "Uploaded",
+    "Wire",
+    "algorithms",
+    "cohorts",
+    "data",
+    "diagnose",
+    "evaluate",
+    "flix",
+    "join",
+    "metrics",
+    "models",
+    "pretrain",
+    "rounds",
+    "rules",
+    "schedules",
+    "simulate",
+    "solvers",
+    "static",
+    "sweep",
+    "testing",
+    "trees",
+    "wires",
+]
