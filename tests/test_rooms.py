@@ -10,7 +10,7 @@ import holdfast
 PACKAGE = Path(holdfast.__file__).parent
 # From the ground up: a room imports from those before it, and within itself.
 ORDER = (
-    ("errors",),
+    ("errors", "markup"),
     ("trees",),
     ("core.struct", "core.keys", "core.debug"),
     ("core.hyper",),

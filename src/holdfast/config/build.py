@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import jax
-import numpy as np
 
 from holdfast.client_states.storage import Storage
 from holdfast.config import evaluation, schema, sweep
@@ -27,10 +26,11 @@ from holdfast.config.theory import asks_theory, by_theory
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.local import Local
 from holdfast.data import Clients, Dataset, share
-from holdfast.data.grouped import Grouped, OfPopulation
+from holdfast.data.grouped import OfPopulation
+from holdfast.data.split.table import has_classes
 from holdfast.engine.compiled import CompiledEngine
 from holdfast.engine.experiment import Experiment
-from holdfast.engine.objective import averages_over
+from holdfast.engine.objective import adapts_by, averages_over
 from holdfast.engine.server import Server
 from holdfast.engine.setup import checked
 from holdfast.errors import About, HoldfastError
@@ -67,16 +67,7 @@ class Method:
     @property
     def adapt(self) -> str:
         """The local steps after which clients use a model, in words; empty without."""
-        local = self.local if self.algorithm.adapt is True else self.algorithm.adapt
-        if not local:
-            return ""
-        if not isinstance(local, Local):
-            return "those of its population"
-        count = local.epochs or 1 if local.steps is None else local.steps
-        unit = "epoch" if local.steps is None else "step"
-        rate = local.learning_rate
-        size = f" of {rate:g}" if isinstance(rate, int | float) else ""
-        return f"{count} {unit}{'s' * (count > 1)}{size}"
+        return adapts_by(self.algorithm, self.local)
 
     @property
     def folder(self) -> str:
@@ -139,12 +130,7 @@ class Study:
     @property
     def has_labels(self) -> bool:
         """Whether examples belong to classes, by which a split can be shown."""
-        if isinstance(self.clients.examples, Grouped):
-            columns = {whose.column("y") for whose in self.clients.examples.whose}
-            if columns != {"y"}:
-                return False
-        labels = np.asarray(self.clients.examples.y)
-        return labels.ndim == 1 and np.issubdtype(labels.dtype, np.integer)
+        return has_classes(self.clients)
 
     @functools.cached_property
     def _sharing(self) -> Clients:

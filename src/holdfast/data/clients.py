@@ -290,6 +290,11 @@ class Clients:
         sizes = self.sizes
         return f"Clients({len(self)} with {sizes.min()} to {sizes.max()} examples, {sizes.sum()} in all)"
 
+    def _repr_html_(self) -> str:
+        from holdfast.data.look import clients_as_html  # which counts the labels of clients
+
+        return clients_as_html(self)
+
 
 def check_clients(of: str, clients: Any, joined: bool = True) -> None:
     """Refuse what is no population, and several populations where they cannot be."""

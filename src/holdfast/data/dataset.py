@@ -54,6 +54,11 @@ class Dataset:
     def __iter__(self) -> Iterator[Examples]:
         return iter((self.train, self.test))
 
+    def _repr_html_(self) -> str:
+        from holdfast.data.look import dataset_as_html  # which makes clients of the owners
+
+        return dataset_as_html(self)
+
     def natural(self) -> tuple[Clients, Clients]:
         """The population as it came: every owner a client, with training and test examples of its own."""
         if self.owners is None:

@@ -18,6 +18,7 @@ from holdfast.core.rule import Rule
 from holdfast.core.wire import Wire
 from holdfast.data.clients import Clients
 from holdfast.engine.experiment import Experiment, Settings, described
+from holdfast.engine.look import run_as_html
 from holdfast.engine.server import Server
 from holdfast.engine.simulation import Simulation
 from holdfast.errors import HoldfastError, expect, explain_arguments, whole_number
@@ -81,6 +82,9 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({self.experiment.algorithm.name}, {self.state})"
+
+    def _repr_html_(self) -> str:
+        return run_as_html(self.experiment, self.state)
 
     @property
     def experiment(self) -> Experiment:

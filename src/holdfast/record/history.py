@@ -3,15 +3,19 @@
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from holdfast import metrics
+from holdfast import markup, metrics
 from holdfast.errors import HoldfastError, did_you_mean
 from holdfast.metrics.figures import in_columns
 from holdfast.metrics.metric import Declared, directions
+from holdfast.record.frame import frame
 from holdfast.record.log import Log
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Record = dict[str, Any]
 # What every round records, whatever is measured.
@@ -227,12 +231,28 @@ class History:
             return None
         return sum(record[name] for record in until for name in names)
 
+    def to_frame(self) -> "DataFrame":
+        """A pandas frame, one row per round; NaN where nothing was measured.
+
+        Example:
+            >>> history = History([{"round": 1, "loss": 0.5}, {"round": 2, "loss": 0.25}])
+            >>> history.to_frame()["loss"].min()
+            np.float64(0.25)
+        """
+        return frame(self.records, "history.to_frame")
+
     def __repr__(self) -> str:
-        names = self.columns
-        records = self.records
+        return in_columns([self.columns, *self._cells()])
+
+    def _repr_html_(self) -> str:
+        about = f"{len(self)} round{'s' * (len(self) != 1)}"
+        return markup.card("History", about, markup.table(self.columns, self._cells(), left=0))
+
+    def _cells(self) -> list[list[str]]:
+        """The records in figures; of very many the first and the last."""
+        names, records = self.columns, self.records
         shown = records if len(records) <= 12 else (*records[:5], {}, *records[-5:])
-        cells = [[_cell(record.get(n, "" if record else "...")) for n in names] for record in shown]
-        return in_columns([names, *cells])
+        return [[_cell(record.get(n, "" if record else "...")) for n in names] for record in shown]
 
 
 def _cell(value: Any) -> str:

@@ -13,7 +13,8 @@ from typing import Any
 
 from holdfast import evaluate, processes
 from holdfast.config.build import Method, Study
-from holdfast.data import split
+from holdfast.data import Clients, split
+from holdfast.data.split.table import has_classes
 from holdfast.engine.simulate import Run, simulate
 from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError, file_errors_said
 from holdfast.evaluate.evaluators import measure
@@ -87,12 +88,16 @@ def _is_new(path: Path) -> bool:
 
 
 def _split(study: Study) -> dict[str, Any]:
+    return split_of(study.clients)
+
+
+def split_of(clients: Clients) -> dict[str, Any]:
     """Clients by labels, for the picture of the split; sizes alone where labels are no classes."""
-    about: dict[str, Any] = {"sizes": study.clients.sizes.tolist()}
-    if study.has_labels:
-        counts = split.counts(study.clients)
+    about: dict[str, Any] = {"sizes": clients.sizes.tolist()}
+    if has_classes(clients):
+        counts = split.counts(clients)
         about["counts"] = counts[:_MOST_CLIENTS_SHOWN].tolist()
-        about["statistics"] = split.statistics(study.clients).summary()
+        about["statistics"] = split.statistics(clients).summary()
     return about
 
 

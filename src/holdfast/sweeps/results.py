@@ -4,8 +4,9 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from holdfast import markup
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.local import Local
 from holdfast.errors import HoldfastError, did_you_mean
@@ -13,10 +14,14 @@ from holdfast.metrics import Spread, find, greater_is_better
 from holdfast.metrics.figures import in_columns, in_figures
 from holdfast.metrics.metric import directions
 from holdfast.metrics.spread import best as best_of
+from holdfast.record.frame import frame
 from holdfast.record.history import BOOKKEEPING, History
 from holdfast.record.ledger import Ledger
 from holdfast.sweeps.naming import Point, brief, label, short_names
 from holdfast.trees import Tree
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -98,14 +103,27 @@ class SweepTable:
             for row in self.rows
         ]
 
+    def to_frame(self) -> "DataFrame":
+        """The records as a pandas frame."""
+        return frame(self.records(), "table.to_frame")
+
     def __repr__(self) -> str:
+        return in_columns([self._names(), *(self._cells(row) for row in self.rows)])
+
+    def _repr_html_(self) -> str:
+        return self._as_html().markup
+
+    def _as_html(self) -> markup.Safe:
+        keys = len(self.rows[0].point)
+        return markup.table(self._names(), map(self._cells, self.rows), left=keys)
+
+    def _names(self) -> list[str]:
         short = short_names(self.rows[0].point)
         until = "" if self.target is None else f" to {self.target:g}"
         until += "" if self.window == 1 else f" (mean of {self.window})"
         measured = [] if self.metric is None else [f"final {self.metric}", "best"]
         counted = [] if self.target is None else [f"rounds{until}"]
-        names = [*short.values(), *measured, *counted, f"MB{until}"]
-        return in_columns([names, *(self._cells(row) for row in self.rows)])
+        return [*short.values(), *measured, *counted, f"MB{until}"]
 
     def _cells(self, row: PointResult) -> list[str]:
         cells = [brief(value) for value in row.point.values()]
@@ -136,6 +154,11 @@ class Sweep:
         seeds = f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)} each"
         points = f"{len(self.points)} point{'s' * (len(self.points) > 1)}"
         return f"Sweep of {self.name}: {points}, {seeds}\n{self.table()}"
+
+    def _repr_html_(self) -> str:
+        seeds = f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)} each"
+        points = f"{len(self.points)} point{'s' * (len(self.points) > 1)}"
+        return markup.card(f"Sweep of {self.name}", f"{points}, {seeds}", self.table()._as_html())
 
     @property
     def directions(self) -> dict[str, bool]:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.data.clients import Clients, check_clients
+from holdfast.data.grouped import Grouped
 from holdfast.data.labels import read_labels
 from holdfast.errors import HoldfastError, explain_arguments
 
@@ -44,6 +45,16 @@ def counts(clients: Clients, labels: Any = None) -> np.ndarray:
         )
     key = owners(clients) * classes + y
     return np.bincount(key, minlength=n * classes).reshape(n, classes)
+
+
+def has_classes(clients: Clients) -> bool:
+    """Whether examples belong to classes, by which a split can be shown."""
+    if isinstance(clients.examples, Grouped):
+        columns = {whose.column("y") for whose in clients.examples.whose}
+        if columns != {"y"}:
+            return False
+    labels = np.asarray(getattr(clients.examples, "y", 0.0))
+    return labels.ndim == 1 and np.issubdtype(labels.dtype, np.integer)
 
 
 def owned_labels(clients: Clients, labels: Any) -> tuple[np.ndarray, np.ndarray] | None:
