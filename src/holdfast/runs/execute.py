@@ -222,27 +222,34 @@ def _run(
         progress=False,
         on_round=on_round,
     )
-    files.begin(run.state)
-    clients, predictions = _at_clients(study, run)
-    files.finish(run.params, clients, predictions)
+    write_results(run, files, study.clients, study.tests)
     return run
 
 
-def _at_clients(study: Study, run: Run) -> tuple[dict[str, Any], Predictions | None]:
+def write_results(run: Run, files: SeedFolder, clients: Clients, tests: Clients | None) -> None:
+    """All files of a run that is over; what clients get only where they have test examples."""
+    files.begin(run.state)
+    measured, predictions = ({}, None) if tests is None else _at_clients(run, clients, tests)
+    files.finish(run.params, measured, predictions)
+
+
+def _at_clients(
+    run: Run, clients: Clients, tests: Clients
+) -> tuple[dict[str, Any], Predictions | None]:
     """Every client's own model on test examples like its own: what is measured, and what it predicts."""
-    tested = min(int((study.tests.sizes > 0).sum()), _MOST_CLIENTS_SHOWN)
-    predicting = Predicting(run.view.model, study.tests, tested)
+    tested = min(int((tests.sizes > 0).sum()), _MOST_CLIENTS_SHOWN)
+    predicting = Predicting(run.view.model, tests, tested)
     found = {}
-    for i, params, examples in evaluate.personal(study.tests).models(run.view, tested):
+    for i, params, examples in evaluate.personal(tests).models(run.view, tested):
         found[i] = measure(run.view.model, params, examples)
         predicting.add(i, params, examples)
     names = list(next(iter(found.values()), {}))
-    clients = {
+    measured = {
         "client": list(found),
-        "examples": [int(study.clients.sizes[i]) for i in found],
+        "examples": [int(clients.sizes[i]) for i in found],
         **{name: [values[name] for values in found.values()] for name in names},
     }
-    return clients, predicting.done() if found else None
+    return measured, predicting.done() if found else None
 
 
 def _last(state: RunState, metric: str) -> str:
