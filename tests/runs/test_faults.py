@@ -93,6 +93,45 @@ def test_another_experiment_file_is_refused_and_says_what_to_do(run):
         assert "restore it, or delete experiment.sha256" in said.output
 
 
+def test_a_folder_with_an_experiment_file_and_no_run_is_refused_and_left_as_it_is(
+    run, tmp_path, monkeypatch
+):
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "methods").mkdir()  # a user's own folder of that name
+    shutil.copy(run / "experiment.toml", own)
+    monkeypatch.chdir(own)
+    for command in ("resume", "compare", "report"):
+        said = holdfast(command, ".")
+        assert said.exit_code == 2
+        assert said.output.count("\n") == 1
+        assert ". has an experiment.toml and no run" in said.output
+        assert "`holdfast run experiment.toml`" in said.output
+    assert sorted(p.name for p in own.rglob("*")) == ["experiment.toml", "methods"]
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        ("methods.json",),
+        ("experiment.sha256",),
+        ("methods.json", "experiment.sha256", "split.json", "environment.json", "log.txt"),
+        ("methods", "methods.json", "split.json", "environment.json", "log.txt"),
+    ],
+    ids=" ".join,
+)
+def test_a_run_of_which_much_is_gone_is_still_a_run(whole, run, gone):
+    for name in gone:
+        if (run / name).is_dir():
+            shutil.rmtree(run / name)
+        else:
+            (run / name).unlink()
+    said = holdfast("resume", run, "--no-report")
+    assert said.exit_code == 0, said.output
+    for name in (SEED / "params.safetensors", "methods.json", "split.json", "experiment.sha256"):
+        assert (run / name).read_bytes() == (whole / name).read_bytes()
+
+
 def test_a_run_in_use_is_refused_with_its_own_exit_code(run):
     with held(run):
         for words in (("resume", run), ("run", run.parent / "file.toml", "--out", run)):

@@ -249,12 +249,26 @@ class RunFolder:
             raise HoldfastError(
                 f"{path} {what}; give a folder that `holdfast run` made, such as runs/digits."
             )
+        if not folder._has_begun:
+            raise HoldfastError(
+                f"{path} has an experiment.toml and no run; start one with `holdfast run "
+                f"{folder.experiment_file}`, or give a folder that it made, such as runs/digits."
+            )
         if damaged(folder.sums_file, ["experiment.toml"]):
             raise HoldfastError(
                 f"{folder.experiment_file} is not what the run was begun with (its checksum does not fit); "
                 f"restore it, or delete {folder.sums_file.name} if it is right as it stands."
             )
         return folder
+
+    @property
+    def _has_begun(self) -> bool:
+        """Whether something is there that only a run writes; any of it may be missing and is mended."""
+        return (
+            self.sums_file.exists()
+            or (self.path / "methods.json").exists()
+            or any(self.path.glob("methods/**/seed-*"))
+        )
 
     @property
     def is_remainder(self) -> bool:
