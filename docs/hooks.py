@@ -15,7 +15,7 @@ from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 
 from holdfast.config import catalogue, schema
-from holdfast.config.examples import entry
+from holdfast.config.entries import entry
 
 log = logging.getLogger("mkdocs.hooks")
 ROOT = Path(__file__).resolve().parent.parent

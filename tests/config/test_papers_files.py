@@ -12,7 +12,7 @@ import pytest
 import holdfast as hf
 from holdfast.config import catalogue
 from holdfast.config.build import sections, study
-from holdfast.config.examples import entry
+from holdfast.config.entries import entry
 from holdfast.config.file import ExperimentFileError, read
 from holdfast.config.making import Begins, named
 

@@ -69,7 +69,7 @@ def main() -> None:
     """The entry point of the command, in a process of its own."""
     machine.give_process()
     try:
-        sys.exit(app())
+        sys.exit(app(prog_name="holdfast"))
     except SystemExit as ended:
         machine.leave(ended.code)
         raise

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli import complete
 from holdfast.cli.console import out
 from holdfast.cli.options import Folders, Metric, Target, Window
 
@@ -15,7 +16,10 @@ def compare(
     metric: Metric = None,
     baseline: Annotated[
         str | None,
-        typer.Option(help="The method others are compared with; the first unless given."),
+        typer.Option(
+            help="The method others are compared with; the first unless given.",
+            autocompletion=complete.methods,
+        ),
     ] = None,
     window: Window = None,
     csv: Annotated[
@@ -25,6 +29,11 @@ def compare(
     """Print what it took per method to reach a target, with mean and spread over seeds.
 
     Rounds, megabytes, models transmitted and seconds to the target, the rise time, and where it ended.
+
+    Examples:
+
+    [bold]holdfast compare runs/digits[/]
+    [bold]holdfast compare runs/digits runs/digits-2 --target 0.9 --baseline fedavg[/]
     """
     from holdfast.runs import results
     from holdfast.runs.compare import table, write_csv
@@ -50,7 +59,13 @@ def report(
     metric: Metric = None,
     window: Window = None,
 ) -> None:
-    """Make one self-contained HTML page of the results, which works offline."""
+    """Make one self-contained HTML page of the results, which works offline.
+
+    Examples:
+
+    [bold]holdfast report runs/digits[/]
+    [bold]holdfast report runs/digits runs/digits-2 --out both.html --figures figures[/]
+    """
     from holdfast.report.page import write
     from holdfast.runs import results
 

@@ -7,7 +7,6 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from holdfast.cli.machine import use_if_given
 from holdfast.errors import HoldfastError, file_errors_said
 
 out = Console()
@@ -29,7 +28,6 @@ def said_in_one_line(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
-            use_if_given()
             with file_errors_said():
                 return command(*args, **kwargs)
         except HoldfastError as error:

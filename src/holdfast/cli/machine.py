@@ -20,6 +20,11 @@ def use_if_given() -> None:
         use_machine()
 
 
+def cache_folder() -> Path:
+    """Where what can be made again is kept for the user."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "holdfast"
+
+
 def use_machine() -> None:
     """One device per core, and a cache of compiled programs; JAX's own variables have precedence."""
     import jax
@@ -35,8 +40,7 @@ def use_machine() -> None:
     if "JAX_NUM_CPU_DEVICES" not in os.environ:
         jax.config.update("jax_num_cpu_devices", 1 << (cores.bit_length() - 1))
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(cache / "holdfast" / "compiled"))
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
         # Small programs too: a start has dozens of them.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -7,6 +7,7 @@ from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.table import Table
 
+from holdfast.cli import complete
 from holdfast.cli.console import out
 from holdfast.cli.latex import readable, readable_inline
 from holdfast.errors import HoldfastError
@@ -15,10 +16,19 @@ from holdfast.errors import HoldfastError
 def list_names(
     kind: Annotated[
         str | None,
-        typer.Argument(help="algorithms, data, partitions, models, ...; everything unless given."),
+        typer.Argument(
+            help="algorithms, data, partitions, models, ...; everything unless given.",
+            autocompletion=complete.kinds,
+        ),
     ] = None,
 ) -> None:
-    """Show algorithms, data sets, partitions, models and more, with one line each."""
+    """Show algorithms, data sets, partitions, models and more, with one line each.
+
+    Examples:
+
+    [bold]holdfast list[/]
+    [bold]holdfast list algorithms[/]
+    """
     from holdfast.config import catalogue
     from holdfast.errors import did_you_mean
 
@@ -38,10 +48,20 @@ def list_names(
     out.print("[dim]holdfast show NAME explains one of them.[/]")
 
 
-def show(name: Annotated[str, typer.Argument(help="Anything `holdfast list` shows.")]) -> None:
-    """Explain one name: its equation, what travels, its arguments and its reference."""
+def show(
+    name: Annotated[
+        str,
+        typer.Argument(help="Anything `holdfast list` shows.", autocompletion=complete.names),
+    ],
+) -> None:
+    """Explain one name: its equation, what travels, its arguments and its reference.
+
+    Example:
+
+    [bold]holdfast show feddyn[/]
+    """
     from holdfast.config import catalogue
-    from holdfast.config.examples import entry, is_number
+    from holdfast.config.entries import entry, is_number
 
     for kind in catalogue.kinds_of(name):
         page = catalogue.page(kind, name)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from holdfast.cli import complete
 from holdfast.cli.console import out
 from holdfast.errors import HoldfastError
 
@@ -13,12 +14,19 @@ from holdfast.errors import HoldfastError
 def new(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("experiment.toml"),
     example: Annotated[
-        str, typer.Option(help="digits, breast_cancer, table, server, personal or sweep.")
+        str,
+        typer.Option(
+            help="digits, breast_cancer, table, server, personal or sweep.",
+            autocompletion=complete.templates,
+        ),
     ] = "digits",
 ) -> None:
-    """Write a commented experiment file to start from.
+    """Write a commented experiment file to start from, which runs as it is.
 
-    It runs as it is: [bold]holdfast new && holdfast run experiment.toml[/]
+    Examples:
+
+    [bold]holdfast new[/]
+    [bold]holdfast new patients.toml --example table[/]
     """
     from holdfast.config import examples
 

@@ -5,15 +5,25 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli import complete
+
 Folders = Annotated[
-    list[Path], typer.Argument(metavar="DIR...", help="Folders that `holdfast run` made.")
+    list[Path],
+    typer.Argument(
+        metavar="DIR",
+        help="Folders that `holdfast run` made.",
+        autocompletion=complete.run_folders,
+    ),
 ]
 Target = Annotated[
     float | None,
     typer.Option(help="Compare by when this value is reached; the file's own unless given."),
 ]
 Metric = Annotated[
-    str | None, typer.Option(help="What is compared, such as accuracy or train_loss.")
+    str | None,
+    typer.Option(
+        help="What is compared, such as accuracy or train_loss.", autocompletion=complete.metrics
+    ),
 ]
 Window = Annotated[
     int | None,
@@ -41,7 +51,11 @@ Coordinator = Annotated[
 Rank = Annotated[int, typer.Option(min=0, help="Which of the processes this is, from 0.")]
 Track = Annotated[
     list[str] | None,
-    typer.Option("--track", help="Send every round to tensorboard, mlflow or wandb. Repeatable."),
+    typer.Option(
+        "--track",
+        help="Send every round to tensorboard, mlflow or wandb. Repeatable.",
+        autocompletion=complete.sinks,
+    ),
 ]
 Trusted = Annotated[
     bool,

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from holdfast.cli import complete
 from holdfast.cli.console import err, out
 from holdfast.cli.describe import describe
+from holdfast.cli.machine import use_if_given
 from holdfast.cli.options import Coordinator, Processes, Rank, Track, Trusted
 from holdfast.errors import FileAccessError, in_plain_words
 
@@ -20,14 +22,18 @@ if TYPE_CHECKING:
 
 def run(
     file: Annotated[
-        Path, typer.Argument(help="An experiment file, such as `holdfast new` writes.")
+        Path,
+        typer.Argument(
+            help="An experiment file, such as `holdfast new` writes.",
+            autocompletion=complete.experiment_files,
+        ),
     ],
     changes: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Change a value: --set local.learning_rate=0.05, --set algorithm.feddyn.alpha=0.1.",
+            help="Change a value of the file by its place in it. Repeatable.",
         ),
     ] = None,
     folder: Annotated[
@@ -50,6 +56,14 @@ def run(
 
     Everything is checked before the first round. Ctrl-C leaves a checkpoint;
     [bold]holdfast resume DIR[/] goes on with it, to the same bits.
+
+    Examples:
+
+    [bold]holdfast run experiment.toml[/]
+    [bold]holdfast run experiment.toml --dry-run[/]
+    [bold]holdfast run experiment.toml --set rounds=10 --set seeds=1 --out runs/short[/]
+    [bold]holdfast run experiment.toml --set local.learning_rate=0.05[/]
+    [bold]holdfast run experiment.toml --set algorithm.feddyn.alpha=0.1[/]
     """
     _divide(processes, coordinator, rank)
     from holdfast.config import build
@@ -64,7 +78,14 @@ def run(
 
 
 def resume(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of `holdfast run`.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="A folder of `holdfast run`.",
+            autocompletion=complete.run_folders,
+        ),
+    ],
     report: Annotated[bool, typer.Option(help="Write the report page at the end.")] = True,
     track: Track = None,
     trust: Trusted = False,
@@ -72,7 +93,14 @@ def resume(
     coordinator: Coordinator = None,
     rank: Rank = 0,
 ) -> None:
-    """Go on with a run that was stopped or killed: it ends in the same bits."""
+    """Go on with a run that was stopped or killed: it ends in the same bits.
+
+    What is damaged is written again; what is complete is left as it is.
+
+    Example:
+
+    [bold]holdfast resume runs/digits[/]
+    """
     _divide(processes, coordinator, rank)
     from holdfast.config import build
     from holdfast.config.file import read
@@ -93,6 +121,7 @@ def _divide(count: int, coordinator: str | None, rank: int) -> None:
     """Become one of several processes, or start them and be done when they are."""
     from holdfast import processes
 
+    use_if_given()
     if processes.COORDINATOR in os.environ:
         processes.connect_from_environment()
     elif coordinator is not None:
