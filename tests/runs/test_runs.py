@@ -4,7 +4,9 @@ import csv
 import dataclasses
 import json
 import re
+import sys
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -287,6 +289,51 @@ def test_sinks_get_every_round(tmp_path):
     events = list((tmp_path / "tensorboard" / "fedavg, seed 0").iterdir())
     assert len(events) == 1
     assert b"accuracy" in events[0].read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "address", "said"),
+    [
+        (
+            "tensorboard",
+            "tensorboardX",
+            "",
+            "{0}/tensorboard; look at it with: tensorboard --logdir",
+        ),
+        (
+            "mlflow",
+            "mlflow",
+            "sqlite:///a.db",
+            "with: mlflow ui --backend-store-uri sqlite:///a.db",
+        ),
+        ("mlflow", "mlflow", "http://host:5000", "experiment `here` at http://host:5000; look"),
+        ("wandb", "wandb", "", "project `here` of your account; look at it at https://wandb.ai"),
+        ("wandb", "wandb", "offline", "{0}/wandb; look at it after: wandb sync {0}/wandb/offline-"),
+    ],
+)
+def test_tracking_says_where_to_and_how_to_look(
+    name, package, address, said, tmp_path, monkeypatch
+):
+    """With stand-ins for the packages, of which only what is asked here is used."""
+    from holdfast.runs.sinks import where
+
+    library = SimpleNamespace(get_tracking_uri=lambda: address)
+    monkeypatch.setitem(sys.modules, package, library)
+    monkeypatch.delenv("WANDB_BASE_URL", raising=False)
+    monkeypatch.setenv("WANDB_MODE", address)
+    folder = tmp_path / "here"
+    assert said.format(folder) in where(name, folder)
+
+
+def test_a_sink_that_is_not_there_is_refused_before_anything_is_written(tmp_path, monkeypatch):
+    (tmp_path / "e.toml").write_text(FILE)
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    for name, what in (("tensorbord", "did you mean `tensorboard`"), ("wandb", "not installed")):
+        words = ["run", str(tmp_path / "e.toml"), "--out", str(tmp_path / "out"), "--track", name]
+        said = CliRunner().invoke(app, words)
+        assert said.exit_code == 2
+        assert what in said.output.replace("\n", " ")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_environment_is_json(made):

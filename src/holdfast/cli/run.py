@@ -70,6 +70,7 @@ def run(
     from holdfast.config.file import read
     from holdfast.runs.execute import create
 
+    _tracked(track, file)
     study = build.study(read(file, changes or (), trust), pretrained=not dry_run)
     describe(study)
     if dry_run:
@@ -109,6 +110,7 @@ def resume(
     from holdfast.runs.folder import RunFolder
 
     opened = RunFolder.open(folder)
+    _tracked(track, folder)
     refuse_held(opened.path)
     opened.log("resumed")
     study = build.study(read(opened.experiment_file, trusted=trust))
@@ -135,6 +137,13 @@ def _divide(count: int, coordinator: str | None, rank: int) -> None:
         out.quiet = True
 
 
+def _tracked(track: list[str] | None, folder: Path) -> list[str]:
+    """Where rounds are sent and how to look at them, a line each; refuses names that do not exist."""
+    from holdfast.runs.sinks import where
+
+    return [f"{name:<11} {where(name, folder)}" for name in track or ()]
+
+
 def _carry_out(study: "Study", folder: Any, report: bool, track: list[str]) -> None:
     from holdfast import processes
     from holdfast.record.progress import of_command
@@ -149,6 +158,9 @@ def _carry_out(study: "Study", folder: Any, report: bool, track: list[str]) -> N
             if not processes.is_first():
                 track = []
             sinks = tuple(open_sink(name, folder.path, open_sinks) for name in track)
+            tracked = _tracked(track, folder.path)
+            for line in tracked:
+                err.print(line, highlight=False, markup=False, soft_wrap=True)
             shown = of_command(err, runs, study.rounds, study.metric)
             progress = open_sinks.enter_context(shown)
             failures = execute(study, folder, progress, sinks)
@@ -179,5 +191,7 @@ def _carry_out(study: "Study", folder: Any, report: bool, track: list[str]) -> N
 
         page = write(found, folder.report_file)
         out.print(f"report    {page}", highlight=False, markup=False)
+    for line in tracked:
+        out.print(line, highlight=False, markup=False, soft_wrap=True)
     if failures:
         raise typer.Exit(1)

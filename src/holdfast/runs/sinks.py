@@ -1,26 +1,44 @@
 """Rounds sent on to TensorBoard, MLflow or Weights & Biases while they happen."""
 
 import importlib
+import importlib.util
+import os
+import shlex
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from holdfast.errors import HoldfastError, did_you_mean
 from holdfast.runs.execute import Sink
 
+_Make: TypeAlias = Callable[[Any, Path, ExitStack], Sink]
+_Told: TypeAlias = Callable[[Any, Path], str]
+
 
 def open_sink(name: str, folder: Path, until: ExitStack) -> Sink:
     """A sink by name (`tensorboard`, `mlflow` or `wandb`), closed when `until` is."""
+    library, make, _ = _of_name(name)
+    return make(library, folder, until)
+
+
+def where(name: str, folder: Path) -> str:
+    """Where a sink sends the rounds of a run and how to look at them; refuses one that is not there."""
+    library, _, told = _of_name(name)
+    return told(library, folder)
+
+
+def _of_name(name: str) -> tuple[Any, _Make, _Told]:
     if name not in _SINKS:
         raise HoldfastError(f"--track {name}: unknown; {did_you_mean(name, _SINKS)}")
-    package, make = _SINKS[name]
+    package, make, told = _SINKS[name]
     try:
         library = importlib.import_module(package)
     except ImportError:
         raise HoldfastError(
             f'--track {name}: {package} is not installed; pip install "holdfast[{name}]".'
         ) from None
-    return make(library, folder, until)
+    return library, make, told
 
 
 def _numbers(record: dict[str, Any]) -> dict[str, float]:
@@ -41,6 +59,14 @@ def _tensorboard(library: Any, folder: Path, until: ExitStack) -> Sink:
     return sink
 
 
+def _where_tensorboard(library: Any, folder: Path) -> str:
+    place = folder / "tensorboard"
+    # What writes and what shows are two packages.
+    missing = importlib.util.find_spec("tensorboard") is None
+    install = " (pip install tensorboard)" if missing else ""
+    return f"{place}; look at it with: tensorboard --logdir {shlex.quote(str(place))}{install}"
+
+
 def _mlflow(library: Any, folder: Path, until: ExitStack) -> Sink:
     library.set_experiment(folder.name)
     runs: dict[tuple[str, int], str] = {}
@@ -53,6 +79,16 @@ def _mlflow(library: Any, folder: Path, until: ExitStack) -> Sink:
         library.log_metrics(_numbers(record), step=record["round"], run_id=runs[method, seed])
 
     return sink
+
+
+def _where_mlflow(library: Any, folder: Path) -> str:
+    address = library.get_tracking_uri()
+    look = (
+        f"look at it at {address}"
+        if address.startswith("http")
+        else f"look at it with: mlflow ui --backend-store-uri {shlex.quote(address)}"
+    )
+    return f"experiment `{folder.name}` at {address}; {look}"
 
 
 def _wandb(library: Any, folder: Path, until: ExitStack) -> Sink:
@@ -74,8 +110,16 @@ def _wandb(library: Any, folder: Path, until: ExitStack) -> Sink:
     return sink
 
 
-_SINKS = {
-    "tensorboard": ("tensorboardX", _tensorboard),
-    "mlflow": ("mlflow", _mlflow),
-    "wandb": ("wandb", _wandb),
+def _where_wandb(library: Any, folder: Path) -> str:
+    place = folder / "wandb"
+    if os.environ.get("WANDB_MODE") == "offline":
+        return f"{place}; look at it after: wandb sync {shlex.quote(str(place))}/offline-run-*"
+    address = os.environ.get("WANDB_BASE_URL", "https://wandb.ai")
+    return f"project `{folder.name}` of your account; look at it at {address}"
+
+
+_SINKS: dict[str, tuple[str, _Make, _Told]] = {
+    "tensorboard": ("tensorboardX", _tensorboard, _where_tensorboard),
+    "mlflow": ("mlflow", _mlflow, _where_mlflow),
+    "wandb": ("wandb", _wandb, _where_wandb),
 }
