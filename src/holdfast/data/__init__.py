@@ -7,14 +7,13 @@ from holdfast.data.adapters import (
     from_arrays,
     from_flower_partitions,
     from_hugging_face,
-    from_table,
 )
 from holdfast.data.balance import balance
 from holdfast.data.bundled import breast_cancer, digits
 from holdfast.data.clients import Clients, Examples
 from holdfast.data.dataset import Dataset
 from holdfast.data.faces import celeba
-from holdfast.data.files import arrays, mapped, table
+from holdfast.data.files import arrays, mapped
 from holdfast.data.held_out import matched_test
 from holdfast.data.images import cifar10, cifar100, emnist, fashion_mnist, mnist
 from holdfast.data.libsvm import libsvm
@@ -31,6 +30,7 @@ from holdfast.data.synthetic import (
     sine,
     synthetic_logistic,
 )
+from holdfast.data.tables import from_table, table
 from holdfast.data.text import text
 from holdfast.errors import HoldfastError
 

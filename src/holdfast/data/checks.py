@@ -1,10 +1,12 @@
 """Arguments that several loaders and splits refuse alike."""
 
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, HoldfastWarning
 
 
 def is_number(value: Any) -> bool:
@@ -47,3 +49,27 @@ def generator(seed: Any) -> np.random.Generator:
             f"data: seed={seed!r}; give a whole number of at least 0.", about=("seed",)
         )
     return np.random.default_rng(seed)
+
+
+_FAR_APART = 1000
+_ENOUGH_ROWS = 10_000
+
+
+def warn_of_scales(of: str, x: np.ndarray, names: Sequence[str] | None, remedy: str) -> None:
+    """Warn of inputs whose deviations differ by a thousand: one step size cannot serve both."""
+    if x.ndim != 2 or x.dtype.kind not in "iuf" or len(x) < 2:
+        return
+    deviation = x[:: -(-len(x) // _ENOUGH_ROWS)].astype(np.float64).std(axis=0)
+    varying = np.flatnonzero(deviation > 0)
+    if len(varying) < 2:
+        return
+    small, large = (varying[f(deviation[varying])] for f in (np.argmin, np.argmax))
+    if deviation[large] < _FAR_APART * deviation[small]:
+        return
+    one, other = (f"column {k}" if names is None else f"`{names[k]}`" for k in (large, small))
+    warnings.warn(
+        f"{of}: {one} varies by {deviation[large]:.3g} and {other} by {deviation[small]:.3g}, and nothing "
+        f"scales them: models trained by steps learn little from that; {remedy}.",
+        HoldfastWarning,
+        stacklevel=3,
+    )

@@ -31,6 +31,8 @@ class Dataset:
         validation_owners: who owns each of them.
         preprocessing: what became of a table's columns, fitted on the training examples; new rows go the
             same way.
+        class_weights: weights of the classes in the loss, where they are not all 1
+            (`hf.models.class_weighted`).
 
     Example:
         >>> import holdfast as hf
@@ -50,6 +52,7 @@ class Dataset:
     validation: Examples | None = None
     validation_owners: Any = None
     preprocessing: Preprocessing | None = None
+    class_weights: tuple[float, ...] | None = None
 
     def __iter__(self) -> Iterator[Examples]:
         return iter((self.train, self.test))

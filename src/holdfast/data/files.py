@@ -1,40 +1,15 @@
-"""Data of your own, from a file: a table or arrays."""
+"""Data of your own, from files of arrays."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from holdfast.data.adapters import from_arrays, from_table
+from holdfast.data.adapters import from_arrays
 from holdfast.data.clients import Examples, count
 from holdfast.data.dataset import Dataset
 from holdfast.data.unpack import damage_said, refuse_larger_archive
 from holdfast.errors import HoldfastError, explain_arguments
-
-
-@explain_arguments
-def table(
-    path: str | os.PathLike[str],
-    label: str,
-    client: str | None = None,
-    features: Sequence[str] | None = None,
-    test_share: float = 0.2,
-    seed: int = 0,
-    one_hot: bool = False,
-) -> Dataset:
-    """A table of your own: a .csv or .parquet file with a row per example.
-
-    Args:
-        path: the file.
-        label: the column to predict.
-        client: the column that says whose a row is; then `natural` is a partition.
-        features: columns to predict from; all others unless given.
-        test_share: share of the rows (of every client's, if they are known) kept for testing.
-        seed: which rows those are is a function of it.
-        one_hot: turn columns of words into one column per word, instead of refusing them.
-    """
-    return from_table(_existing(path, "table"), label, client, features, test_share, seed, one_hot)
 
 
 @explain_arguments

@@ -1,0 +1,132 @@
+"""Rows of a table: which are left, whose they are, and when they were."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from holdfast.data.designs import TEST, TRAIN
+from holdfast.data.preprocessing.columns import numbers, texts
+from holdfast.data.preprocessing.fit import Settings
+from holdfast.data.tables.files import RawTable
+from holdfast.errors import HoldfastError
+
+WHO = "table"
+
+
+def names_of(given: str | Sequence[str]) -> tuple[str, ...]:
+    """One name or several, as several."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def with_tests(raw: RawTable, tests: RawTable) -> tuple[RawTable, np.ndarray]:
+    """Both tables, one behind the other, and what is tested on."""
+    absent = [name for name in raw.columns if name not in tests.columns]
+    if absent:
+        raise HoldfastError(
+            f"{WHO}: test rows have no column `{absent[0]}`; give them the columns that training rows have.",
+            about=("test_path",),
+        )
+    told = np.repeat([TRAIN, TEST], [len(raw), len(tests)])
+    joined = RawTable(
+        {
+            name: np.concatenate([values.astype(object), tests.columns[name].astype(object)])
+            for name, values in raw.columns.items()
+        },
+        (*raw.files, *tests.files),
+        np.concatenate([raw.file, tests.file + len(raw.files)]),
+        np.concatenate([raw.row, tests.row]),
+        raw.header,
+        raw.separator,
+        (*raw.names, *_same_names(raw, tests)),
+    )
+    return joined, told
+
+
+def _same_names(raw: RawTable, tests: RawTable) -> list[str]:
+    """Files of test rows belong to the client whose training file is called the same."""
+    known = {path.name: name for path, name in zip(raw.files, raw.names, strict=True)}
+    files = zip(tests.files, tests.names, strict=True)
+    return [known.get(path.name, name) for path, name in files]
+
+
+def complete(
+    raw: RawTable,
+    inputs: Sequence[str],
+    special: Mapping[str, Any],
+    settings: Settings,
+    told: np.ndarray | None,
+) -> tuple[RawTable, np.ndarray | None]:
+    """Rows without those that are dropped; refuses what may not be missing."""
+    needed = [name for given in special.values() if given is not None for name in names_of(given)]
+    absent = {name: _absent(raw, name, settings) for name in (*inputs, *needed)}
+    if settings.missing == "drop":
+        kept = ~np.any([absent[n] for n in (*inputs, special["label"])], axis=0)
+        if not kept.any():
+            raise HoldfastError(
+                f'{WHO}: missing = "drop" leaves no row: each misses a value; ignore columns that are '
+                f"mostly empty, or fill them in.",
+                about=("missing",),
+            )
+        raw, told = raw.rows(kept), None if told is None else told[kept]
+        absent = {name: where[kept] for name, where in absent.items()}
+    refused = needed if settings.missing is not None else [*inputs, *needed]
+    first = next((name for name in refused if absent[name].any()), None)
+    if first is None:
+        return raw, told
+    more = sum(int(absent[name].sum()) for name in refused) - 1
+    row = int(np.flatnonzero(absent[first])[0])
+    remedy = (
+        "drop such rows or fill them in"
+        if first in needed
+        else 'say missing = "mean", "median", "most_frequent" or "drop"'
+    )
+    raise HoldfastError(
+        f"{WHO}: {raw.place(row)}, column `{first}` is missing{f' and {more} more' if more else ''}; "
+        f"{remedy}.",
+        about=("label",) if first in needed else ("missing",),
+    )
+
+
+def _absent(raw: RawTable, name: str, settings: Settings) -> np.ndarray:
+    values = raw.columns[name]
+    if values.dtype.kind == "M":
+        return np.isnat(values)
+    try:
+        return np.array([t is None for t in texts(values, settings.missing_values.column(name))])
+    except ValueError as error:
+        raise HoldfastError(
+            f'{WHO}: column `{name}` {error}; turn it into numbers, or leave it out by ignore = ["{name}"].',
+            about=("ignore",),
+        ) from None
+
+
+def owners_of(raw: RawTable, columns: Sequence[str] | None) -> np.ndarray:
+    """Whose each row is: by its file, or by columns."""
+    if columns is None:
+        return np.asarray(raw.names)[raw.file]
+    if len(columns) == 1:
+        values = raw.columns[columns[0]]
+        if values.dtype.kind in "iu":
+            return values
+        return texts(values, frozenset()).astype(str)
+    several = [texts(raw.columns[name], frozenset()).astype(str) for name in columns]
+    return np.array(["/".join(names) for names in zip(*several, strict=True)])
+
+
+def times_of(raw: RawTable, column: str) -> np.ndarray:
+    """Moments that can be compared: numbers, or dates."""
+    values = raw.columns[column]
+    found = numbers(values, frozenset()) if values.dtype.kind != "M" else values
+    if found is not None:
+        return found
+    import pandas
+
+    try:
+        return np.asarray(pandas.to_datetime(values, format="ISO8601", utc=True).asi8)
+    except (ValueError, TypeError) as error:
+        raise HoldfastError(
+            f"{WHO}: column `{column}` holds no times: {str(error).splitlines()[0]}; give numbers or dates "
+            f"such as 2024-12-31.",
+            about=("time",),
+        ) from None
