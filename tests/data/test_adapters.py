@@ -98,8 +98,8 @@ def table():
 
 
 def test_tables_keep_columns_in_order_and_rows_together():
-    assert_same_rows(hf.data.from_table(table(), "ill", "clinic"), X, Y, WHO)
-    some = hf.data.from_table(table(), "ill", features=["height", "age"])
+    assert_same_rows(hf.data.from_table(table(), "ill", "clinic", scale="none"), X, Y, WHO)
+    some = hf.data.from_table(table(), "ill", features=["height", "age"], scale="none")
     assert_same_rows(some, X[:, [2, 0]], Y)
     one = hf.data.from_table(table(), "ill", features="height")
     assert one.train.x.shape == (32, 1)
@@ -113,7 +113,7 @@ def test_tables_from_files(tmp_path, ending):
         frame.to_parquet(path)
     else:
         frame.to_csv(path, index=False)
-    data = hf.data.from_table(str(path), label="ill", client="clinic")
+    data = hf.data.from_table(str(path), label="ill", client="clinic", scale="none")
     assert_same_rows(data, X, Y, WHO)
     assert len(data.natural()[0]) == 5
 
@@ -123,7 +123,9 @@ def test_tables_of_many_types():
         smokes=Y > 1,
         parity=pytest.importorskip("pandas").array(Y, dtype="Int64"),
     )
-    data = hf.data.from_table(frame, "clinic", features=["smokes", "parity"], test_share=0.0)
+    data = hf.data.from_table(
+        frame, "clinic", features=["smokes", "parity"], test_share=0.0, scale="none"
+    )
     assert data.train.x.dtype == np.float32
     assert np.array_equal(data.train.x, np.column_stack([Y > 1, Y]))
     assert data.classes == 5
@@ -134,11 +136,11 @@ def test_tables_of_many_types():
 def test_names_are_encoded_when_asked_for(kind):
     frame = table().assign(sex=np.where(Y > 1, "w", "m")).astype({"sex": kind})
     with pytest.raises(
-        hf.HoldfastError, match=r"column `sex` holds names such as 'm'; encode .*one_hot"
+        hf.HoldfastError, match=r"column `sex` holds 2 different words such as .*categorical"
     ):
-        hf.data.from_table(frame, "ill", "clinic")
+        hf.data.from_table(frame, "ill", "clinic", one_hot=False)
     data = hf.data.from_table(
-        frame, "ill", "clinic", features=["age", "sex"], one_hot=True, test_share=0.0
+        frame, "ill", "clinic", features=["age", "sex"], one_hot=True, test_share=0.0, scale="none"
     )
     expected = np.column_stack([X[:, 0], Y <= 1, Y > 1]).astype(np.float32)
     assert np.array_equal(data.train.x, expected)

@@ -59,6 +59,8 @@ def complete(
 ) -> tuple[RawTable, np.ndarray | None]:
     """Rows without those that are dropped; refuses what may not be missing."""
     needed = [name for given in special.values() if given is not None for name in names_of(given)]
+    for name in inputs:
+        _check_numbers(raw, name)
     absent = {name: _absent(raw, name, settings) for name in (*inputs, *needed)}
     if settings.missing == "drop":
         kept = ~np.any([absent[n] for n in (*inputs, special["label"])], axis=0)
@@ -88,17 +90,30 @@ def complete(
     )
 
 
+def _check_numbers(raw: RawTable, name: str) -> None:
+    """Refuse an input that no model can compute with."""
+    values = raw.columns[name]
+    if values.dtype.kind in "mMc":
+        raise HoldfastError(
+            f"{WHO}: column `{name}` holds {values.dtype}; turn it into numbers, or leave it out by "
+            f'ignore = ["{name}"].',
+            about=("ignore",),
+        )
+    found = numbers(values, frozenset())
+    if found is not None and np.isinf(found).any():
+        row = int(np.flatnonzero(np.isinf(found))[0])
+        raise HoldfastError(
+            f"{WHO}: {raw.place(row)}, column `{name}` is infinite; clean it first.",
+            about=("path",),
+        )
+
+
 def _absent(raw: RawTable, name: str, settings: Settings) -> np.ndarray:
     values = raw.columns[name]
-    if values.dtype.kind == "M":
+    if values.dtype.kind in "mM":
         return np.isnat(values)
-    try:
-        return np.array([t is None for t in texts(values, settings.missing_values.column(name))])
-    except ValueError as error:
-        raise HoldfastError(
-            f'{WHO}: column `{name}` {error}; turn it into numbers, or leave it out by ignore = ["{name}"].',
-            about=("ignore",),
-        ) from None
+    missing = settings.missing_values.column(name)
+    return np.array([value is None for value in texts(values, missing)], bool)
 
 
 def owners_of(raw: RawTable, columns: Sequence[str] | None) -> np.ndarray:
