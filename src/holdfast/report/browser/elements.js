@@ -1,0 +1,42 @@
+const data = JSON.parse(document.getElementById("data").textContent);
+const hidden = new Set(); // numbers of the methods not shown
+const AXES = {
+  rounds: { name: "rounds", title: "round", hover: "round %{x}" },
+  megabytes: { name: "MB", title: "megabytes, down and up", hover: "%{x:,.4~g} MB" },
+  seconds: { name: "seconds", title: "seconds, without compilation", hover: "%{x:.4~g} s" },
+};
+const chosen = { axis: "rounds", metric: data.metric, log: false, clientMetric: null, swept: null, figure: null };
+
+// ---------------------------------------------------------------- elements
+
+const byId = (id) => document.getElementById(id);
+
+function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children); // strings become text, never markup
+  return made;
+}
+
+function svg(tag, attributes, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+const dark = () => document.documentElement.dataset.theme === "dark";
+const colour = (method) => (dark() ? method.dark : method.light);
+const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const readable = (name) => name.replaceAll("_", " ");
+const unbroken = (text) => text.replaceAll(" ± ", "\u00a0±\u00a0");
+const narrow = () => innerWidth <= 640;
+
+// Plotly reads a little markup in its texts; labels must come out as they are.
+const plain = (text) =>
+  String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+
+function faded(hex, opacity) {
+  const [r, g, b] = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+  return `rgba(${r},${g},${b},${opacity})`;
+}
