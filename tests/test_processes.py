@@ -45,6 +45,7 @@ RESULTS = (
     "ledger.jsonl",
     "clients.json",
     "predictions.safetensors",
+    "start.json",
 )
 
 

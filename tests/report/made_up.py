@@ -54,7 +54,7 @@ def begin(
     return RunFolder.create(path, EXPERIMENT, split, about)
 
 
-def add(folder: RunFolder, number: int, seed: int, history, clients=None, failed=False):
+def add(folder: RunFolder, number: int, seed: int, history, clients=None, failed=False, start=None):
     files = folder.seed_folder(f"m{number}", seed)
     files.path.mkdir(parents=True)
     lines = [{n: v for n, v in row.items() if n != "seconds"} for row in history]
@@ -63,7 +63,7 @@ def add(folder: RunFolder, number: int, seed: int, history, clients=None, failed
         text = "".join(json.dumps(line) + "\n" for line in content)
         (files.path / f"{name}.jsonl").write_text(text)
     if clients is not None:
-        files.finish({"w": np.zeros(2)}, clients)
+        files.finish({"w": np.zeros(2)}, clients, start=start)
     if failed:
         (files.path / "failed.json").write_text("{}")
 
@@ -76,6 +76,21 @@ def usual(path: Path, seeds=3) -> results.Results:
             cut = number == 2 and seed == 1  # the slow one was interrupted
             history = rows(slope, seed, rounds=7 if cut else ROUNDS)
             add(folder, number, seed, history, None if cut else client_results(seed))
+    return results.load([path])
+
+
+def with_ends(path: Path, seeds=2) -> results.Results:
+    """Two methods between the ends of the scale, which are quicker and better, or worse; all from 0.1."""
+    slopes = {"local_only": 0.02, "fedavg": 0.2, "feddyn alpha=0.1": 0.3, "centralised": 0.9}
+    folder = begin(path, slopes, target=0.7)
+    for number, slope in enumerate(slopes.values()):
+        for seed in range(seeds):
+            history = rows(0.0, seed)
+            for row in history:
+                accuracy = min(0.9, 0.1 + slope * row["round"]) + 0.001 * number
+                row |= {"accuracy": accuracy, "loss": 1 - accuracy}
+            start = {"accuracy": 0.1, "loss": 0.9}
+            add(folder, number, seed, history, client_results(seed + number), start=start)
     return results.load([path])
 
 

@@ -214,9 +214,9 @@ def test_a_sweep_is_drawn_by_key_and_figure(browser, tmp_path):
     opened(browser, path.as_uri())
     chart = "document.getElementById('sweep-chart')"
     assert value(browser, f"{chart}.data.map(t => t.name)") == [
-        "fedavg",
-        "feddyn alpha=1",
-        "feddyn alpha=2",
+        "FedAvg",
+        "FedDyn, alpha 1",
+        "FedDyn, alpha 2",
     ]
     assert value(browser, f"{chart}.layout.xaxis.type") == "log"
     choose = "const s = document.getElementById('{}'); s.value = '{}'; s.dispatchEvent(new Event('change'))"

@@ -62,7 +62,7 @@ def test_the_table_holds_rounds_savings_and_megabytes(values):
     assert column(values, "saving in MB")[1]["value"] == pytest.approx(37 / 16)
     assert column(values, "MB")[1]["value"] == pytest.approx(1.5 * 16 / 3)
     assert column(values, "seconds")[1]["value"] == pytest.approx(0.5 * 16 / 3)
-    assert column(values, "final accuracy")[0]["text"] == "0.8300 ± 0.0300"
+    assert column(values, "final accuracy")[0]["text"] == "0.830 ± 0.030"
     assert [m["state"] for m in values["methods"]] == ["", "", "unfinished"]
 
 
@@ -90,7 +90,7 @@ def test_a_window_may_change_the_order_and_that_is_said(tmp_path):
     assert [m.rounds_to(0.5, "accuracy", raw.window).mean for m in raw.methods] == [4, 17]
     # The mean of rounds t-9 to t is the accuracy of round t - 4.5.
     assert [c["text"] for c in column(content(smooth), "rounds")] == ["30", "22"]
-    assert [c["text"] for c in column(content(smooth), "final accuracy")] == ["0.7100", "0.9880"]
+    assert [c["text"] for c in column(content(smooth), "final accuracy")] == ["0.710", "0.988"]
     assert "another: steady 22, lucky 30 rounds" in " ".join(content(raw)["notes"])
     assert "first evaluation there" in content(raw)["summary"]
     assert "mean of 10 evaluations" in content(smooth)["summary"]
@@ -118,7 +118,7 @@ def test_the_summary_says_who_was_first_and_by_how_much(values):
     assert said.startswith("3 methods ran 20 rounds with 3 seeds each on 12 clients.")
     expected = (
         f"{made_up.STRANGE} reached accuracy 0.505 (first evaluation there) in 5 ± 1 rounds, "
-        f"2.3 times fewer than fedavg"
+        f"2.3 times fewer than FedAvg"
     )
     assert expected in said
     assert "slow did not reach accuracy 0.505." in said
@@ -189,7 +189,7 @@ def test_without_a_target_only_ends_are_compared(tmp_path):
         "MB in all",
         "seconds in all",
     ]
-    assert [c["text"] for c in made["table"]["rows"][0]] == ["0.8000", "18", "30.0", "10.0"]
+    assert [c["text"] for c in made["table"]["rows"][0]] == ["0.800", "18", "30.0", "10.0"]
     assert made["clients"] == {}
     assert made["summary"].startswith("only ran 20 rounds with 1 seed on 12 clients.")
 
@@ -329,12 +329,12 @@ def test_a_sweep_is_lines_by_key(tmp_path):
     rate, alpha = found["keys"]
     assert (rate["name"], rate["scale"], rate["ticks"]) == ("rate", "log", [0.01, 0.1])
     assert [(line["label"], line["x"], line["methods"]) for line in rate["lines"]] == [
-        ("fedavg", [0.01, 0.1], [1, 0]),
-        ("feddyn alpha=1", [0.01, 0.1], [3, 2]),
-        ("feddyn alpha=2", [0.01, 0.1], [5, 4]),
+        ("FedAvg", [0.01, 0.1], [1, 0]),
+        ("FedDyn, alpha 1", [0.01, 0.1], [3, 2]),
+        ("FedDyn, alpha 2", [0.01, 0.1], [5, 4]),
     ]
     assert (alpha["scale"], alpha["words"]) == ("linear", ["1", "2"])
-    assert [line["label"] for line in alpha["lines"]] == ["feddyn rate=0.1", "feddyn rate=0.01"]
+    assert [line["label"] for line in alpha["lines"]] == ["FedDyn, rate 0.1", "FedDyn, rate 0.01"]
     final, rounds, _ = found["figures"]
     assert final["name"] == "final accuracy"
     assert final["values"][0] == pytest.approx([20 / 30 + 0.015, 0.03 / np.sqrt(2)])

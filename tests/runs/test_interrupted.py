@@ -51,6 +51,7 @@ SAME = (
     "clients.json",
     "params.safetensors",
     "predictions.safetensors",
+    "start.json",
 )
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,9 @@ from holdfast.engine.server import ServerPlanner
 from holdfast.engine.setup import checked, shown
 from holdfast.engine.traffic import Traffic
 from holdfast.errors import HoldfastError, RoundFailedError
-from holdfast.evaluate.protocol import EvaluationView, ServerData
-from holdfast.record.history import History
+from holdfast.evaluate.evaluators import Personal
+from holdfast.evaluate.protocol import EvaluationView, Evaluator, ServerData
+from holdfast.record.history import History, Record
 from holdfast.record.ledger import Entry, Ledger
 from holdfast.record.state import RunState
 from holdfast.trees import Tree, describe_shapes, float_type, nbytes, signature
@@ -275,8 +277,22 @@ class Simulation:
             self._adapting = local, BatchPlanner(self.setup.clients, local, seed, Purpose.ADAPT)
         return self._adapting[1]
 
-    def _evaluate(self, state: RunState) -> dict[str, Any]:
-        due = [e for e in self.setup.evaluators if state.round % e.every == 0]
+    def measure_start(self) -> Record:
+        """What is measured of the model before the first round, by evaluators that say they can.
+
+        It is in no history, since that has one record per round, and no round depends on it.
+        """
+        # What clients prepare is theirs from their first round on, and may take long.
+        prepares = self.setup.algorithm.rule.traits.prepares
+        able = [e for e in self.setup.evaluators if getattr(e, "at_start", False)]
+        asked = [e for e in able if not (prepares and isinstance(e, Personal))]
+        return self._evaluate(self.begin(), asked)
+
+    def _evaluate(
+        self, state: RunState, evaluators: Sequence[Evaluator] | None = None
+    ) -> dict[str, Any]:
+        several = self.setup.evaluators if evaluators is None else evaluators
+        due = [e for e in several if state.round % e.every == 0]
         view = self.view(state) if due else None
         measured: dict[str, Any] = {}
         for evaluator in due:

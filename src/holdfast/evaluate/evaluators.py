@@ -107,6 +107,7 @@ class ServerModel:
     every: int = 1
     name: str = ""
     keeps_last_models = False
+    at_start = True  # the model before the first round can be measured too
 
     def check(self, model: Model, params: Tree, clients: int) -> None:
         _check_examples(self.examples, model, params)
@@ -127,6 +128,7 @@ class ClientAverage:
     every: int = 1
     name: str = ""
     keeps_last_models = True
+    at_start = True
 
     def check(self, model: Model, params: Tree, clients: int) -> None:
         _check_examples(self.examples, model, params)
@@ -205,6 +207,7 @@ class Personal:
     latest: bool = False
     adapt: Local | None = None
     name: str = ""
+    at_start = True
 
     @property
     def keeps_last_models(self) -> bool:

@@ -33,6 +33,8 @@ def in_figures(
     Example:
         >>> in_figures(Spread((0.95, 0.96))), in_figures(Spread((2e-7,)))
         ('0.9550 ± 0.0071', '2.00e-07')
+        >>> in_figures(Spread((1.2e-5, 1.3e-5))), in_figures(Spread((1e-5, 1e-5 + 1e-20)))
+        ('1.25e-05 ± 0.07e-05', '1.00e-05 ± 0.00e-05')
         >>> in_figures(Spread((60, None, 64), spent=(100, 100, 100)), digits=0)
         '> 74 (2 of 3)'
     """
@@ -50,7 +52,13 @@ def in_figures(
         return str(spread.mean)
     form = _form(spread.mean, precision) if digits is None else f".{digits}f"
     text = format(spread.mean, form)
-    return f"{text}{between}{spread.deviation:{form}}" if len(spread.values) > 1 else text
+    if len(spread.values) == 1:
+        return text
+    if form.endswith("e"):
+        # In units of the mean's last digit: `1.20e-05 ± 0.03e-05` can be read at a glance.
+        power = text.partition("e")[2]
+        return f"{text}{between}{spread.deviation / float(f'1e{power}'):.2f}e{power}"
+    return f"{text}{between}{spread.deviation:{form}}"
 
 
 def _form(size: float, precision: int) -> str:

@@ -51,8 +51,9 @@ class Spread:
 
     @property
     def deviation(self) -> float:
-        """Their standard deviation; 0 for a single seed."""
-        return float(np.std(self.reached, ddof=1)) if len(self.reached) > 1 else 0.0
+        """Their standard deviation; 0 for a single seed, and for seeds that differ by rounding alone."""
+        found = float(np.std(self.reached, ddof=1)) if len(self.reached) > 1 else 0.0
+        return 0.0 if found <= 1e-12 * max(map(abs, self.reached), default=0.0) else found
 
     @property
     def all_reached(self) -> bool:

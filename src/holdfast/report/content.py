@@ -7,8 +7,10 @@ import numpy as np
 from holdfast.metrics import Spread, find
 from holdfast.metrics.figures import in_figures, number, saving, times_fewer
 from holdfast.report import curves, fairness, palette, summary
+from holdfast.report.appearance import PLAIN, Appearance
+from holdfast.report.setting import setting
 from holdfast.report.splits import Split, splits
-from holdfast.report.standings import Standing, standings
+from holdfast.report.standings import Standing, contestants, standings
 from holdfast.report.sweeps import Key, sweeps
 from holdfast.runs.compare import notes
 from holdfast.runs.results import Results
@@ -16,27 +18,34 @@ from holdfast.runs.results import Results
 Cell = dict[str, Any]  # what it says and what it is sorted by
 
 
-def content(results: Results) -> dict[str, Any]:
+def content(results: Results, appearance: Appearance = PLAIN) -> dict[str, Any]:
     """The page's values; nothing in it is markup."""
     tables = [curves.measured(method) for method in results.methods]
     names = curves.metrics(tables, results.metric)
     client_names = fairness.metrics(results)
-    stands = standings(results)
+    stands = standings(results, appearance)
     return {
         "title": title(results),
-        "summary": summary.paragraph(results, stands),
-        "highlights": [vars(h) for h in summary.highlights(results, stands)],
+        "summary": summary.paragraph(results, stands, appearance),
+        "highlights": [vars(h) for h in summary.highlights(results, stands, appearance)],
+        "settings": [
+            {"folder": str(f.path), "facts": [vars(fact) for fact in setting(f, appearance)]}
+            for f in results.folders
+        ],
+        "names": {n: appearance.metric(n) for n in dict.fromkeys((*names, *client_names))},
+        "range": appearance.range,
         "metric": results.metric,
         "target": results.target,
         "window": results.window,
-        "notes": list(notes(results, results.methods[0])),
-        "baseline": results.methods[0].label,
+        "notes": list(notes(results, results.baseline())),
+        "baseline": appearance.method(results.baseline()),
         "lower": {n: _lower(n, results) for n in (*names, *client_names)},
+        "most": {n: _most(n, results) for n in names},
         "methods": [_method(i, stand) for i, stand in enumerate(stands)],
         "metrics": names,
         "curves": [_curves(table, names) for table in tables],
-        "table": _table(stands, results.metric, results.target),
-        "sweep": _sweep(results, stands),
+        "table": _table(stands, appearance.metric(results.metric), results.target),
+        "sweep": _sweep(results, stands, appearance),
         "clients": {name: _clients(results, name) for name in client_names},
         "splits": [_split(split) for split in splits(results)],
         "configurations": [
@@ -58,8 +67,20 @@ def _lower(metric: str, results: Results) -> bool | None:
     return None if found is None else not found.greater_is_better
 
 
+def _most(metric: str, results: Results) -> float | None:
+    """What a metric never exceeds: how far it is from there can be seen on a logarithmic axis."""
+    found = find(metric, results.directions)
+    return None if found is None or not found.greater_is_better else found.most
+
+
 def _method(number: int, stand: Standing) -> dict[str, Any]:
-    about = {"label": stand.label, "state": stand.state, "seeds": stand.seeds}
+    about = {
+        "label": stand.label,
+        "name": stand.name,
+        "reference": stand.is_reference,
+        "state": stand.state,
+        "seeds": stand.seeds,
+    }
     return about | _look(number)
 
 
@@ -105,12 +126,12 @@ def _same(values: np.ndarray) -> int | list[int]:
 
 def _table(stands: list[Standing], metric: str, target: float | None) -> dict[str, Any]:
     columns: dict[str, list[Cell]] = {}
-    base = stands[0]
+    base = contestants(stands)[0]
     if target is not None:
         columns["rounds"] = [_cell(s.rounds, digits=0) for s in stands]
         columns["saving"] = [_saving(base.rounds, s.rounds) for s in stands]
     # First what matters most: a narrow screen shows the first columns.
-    columns[f"final {metric}"] = [_cell(s.final) for s in stands]
+    columns[f"final {metric}"] = [_cell(s.final, precision=3) for s in stands]
     if target is not None:
         # Folders that are older than the count have none.
         if any(s.models.spent for s in stands):
@@ -132,30 +153,32 @@ def _mean(spread: Spread) -> Cell:
     return {"text": f"{value:,.1f}", "value": value}
 
 
-def _cell(spread: Spread, digits: int | None = None) -> Cell:
+def _cell(spread: Spread, digits: int | None = None, precision: int = 4) -> Cell:
     value = None if spread.mean is None else number(spread.mean)
-    return {"text": in_figures(spread, digits=digits), "value": value}
+    return {"text": in_figures(spread, digits=digits, precision=precision), "value": value}
 
 
 def _saving(theirs: Spread, mine: Spread) -> Cell:
     return {"text": saving(theirs, mine), "value": times_fewer(theirs, mine)}
 
 
-def _sweep(results: Results, stands: list[Standing]) -> dict[str, Any] | None:
+def _sweep(
+    results: Results, stands: list[Standing], appearance: Appearance
+) -> dict[str, Any] | None:
     """What was swept, by key, and the figures that may stand above it; None without a sweep."""
     keys = sweeps(results)
     if not keys:
         return None
     final = [Spread((None,)) if s.state == "diverged" else s.final for s in stands]
-    figures = [(f"final {results.metric}", final)]
+    figures = [(f"final {appearance.metric(results.metric)}", final)]
     if results.target is not None:
-        goal = f"to {results.goal}"
+        goal = f"to {appearance.goal(results)}"
         figures += [
             (f"rounds {goal}", [s.rounds for s in stands]),
             (f"MB {goal}", [s.megabytes for s in stands]),
         ]
     return {
-        "keys": [_swept_key(key) for key in keys],
+        "keys": [_swept_key(key, appearance) for key in keys],
         "figures": [
             {"name": name, "values": [_value_and_spread(s) for s in spreads]}
             for name, spreads in figures
@@ -163,10 +186,10 @@ def _sweep(results: Results, stands: list[Standing]) -> dict[str, Any] | None:
     }
 
 
-def _swept_key(key: Key) -> dict[str, Any]:
+def _swept_key(key: Key, appearance: Appearance) -> dict[str, Any]:
     lines = [
         {
-            "label": line.label,
+            "label": appearance.label(line.label),
             **_look(number),
             "methods": list(line.methods),
             "x": list(line.x),

@@ -13,7 +13,10 @@ MOST_POINTS = 1000
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Measured:
-    """A method's histories as tables of seeds by rounds, NaN where nothing finite was measured."""
+    """A method's histories as tables of seeds by rounds, NaN where nothing finite was measured.
+
+    Round 0 is the model before the first round, where a run has measured it.
+    """
 
     rounds: np.ndarray
     columns: dict[str, np.ndarray]
@@ -25,7 +28,8 @@ class Measured:
 
 def measured(method: MethodResult) -> Measured:
     """Every column of every seed, read once: histories may be long."""
-    by_seed = [_columns(history) for history in method.histories]
+    starts = method.starts or ({},) * len(method.histories)
+    by_seed = [_columns(h, start) for h, start in zip(method.histories, starts, strict=True)]
     rounds = np.unique(np.concatenate([columns["round"] for columns in by_seed])).astype(int)
     tables = {}
     for name in dict.fromkeys(name for columns in by_seed for name in columns):
@@ -37,11 +41,13 @@ def measured(method: MethodResult) -> Measured:
     return Measured(rounds, tables)
 
 
-def _columns(history: History) -> dict[str, np.ndarray]:
+def _columns(history: History, start: dict[str, float]) -> dict[str, np.ndarray]:
     found = {}
+    free = {"bytes_down": 0.0, "bytes_up": 0.0, "seconds": 0.0}
+    before = [{"round": 0, **free, **start}] if start else []
     for name in history.columns:
         try:
-            values = np.array([record.get(name) for record in history], dtype=float)
+            values = np.array([r.get(name) for r in (*before, *history)], dtype=float)
         except (TypeError, ValueError):  # somebody's own evaluator noted words or lists
             continue
         found[name] = np.where(np.isfinite(values), values, np.nan)
@@ -93,13 +99,15 @@ def curve(table: Measured, metric: str) -> Curve | None:
     seeds = known.sum(axis=0)[here]
     mean = np.where(known, values, 0).sum(axis=0)[here] / seeds
     off = np.where(known[:, here], values[:, here] - mean, 0)
+    deviation = np.sqrt((off**2).sum(axis=0) / np.maximum(seeds - 1, 1))
     return Curve(
         rounds=table.rounds[here],
         megabytes=_spent(table, ("bytes_down", "bytes_up"))[here] / 1e6,
         seconds=_spent(table, ("seconds",))[here],
         mean=mean,
-        # With one less than the number of seeds, as in the table; 0 for a single seed.
-        deviation=np.sqrt((off**2).sum(axis=0) / np.maximum(seeds - 1, 1)),
+        # With one less than the number of seeds, as in the table; 0 for a single seed, and where
+        # seeds differ by the rounding of their mean alone.
+        deviation=np.where(deviation > 1e-12 * np.abs(mean), deviation, 0.0),
         seeds=seeds,
     )
 

@@ -12,33 +12,56 @@ from typing import Any
 
 from holdfast.errors import HoldfastError, file_errors_said
 from holdfast.record.files import write_whole
+from holdfast.report.appearance import PLAIN, Appearance
 from holdfast.report.content import content
 from holdfast.runs.results import Results
 
 
-def write(results: Results, path: Path) -> Path:
+# In the order in which they are put together: what is constant must be there before it is used.
+_SCRIPTS = (
+    "elements",
+    "methods",
+    "tables",
+    "charts",
+    "curves",
+    "sweep",
+    "clients",
+    "splits",
+    "configuration",
+    "start",
+)
+
+
+def write(results: Results, path: Path, appearance: Appearance = PLAIN) -> Path:
     """Write the page; returns where it is."""
     with file_errors_said():
         path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, render(results))
+    write_whole(path, render(results, appearance))
     return path
 
 
-def render(results: Results) -> str:
+def render(results: Results, appearance: Appearance = PLAIN) -> str:
     """The page as text."""
-    values = content(results)
+    values = content(results, appearance)
     return string.Template(_part("page.html")).substitute(
         title=html.escape(values["title"]),
         summary=html.escape(values["summary"]).replace(" ± ", "&nbsp;±&nbsp;"),
         style=_part("page.css"),
-        script=_part("page.js"),
+        script=_script(),
         data=as_json(values),
         plotly=_plotly(),
     )
 
 
 def _part(name: str) -> str:
-    return resources.files("holdfast.report").joinpath(name).read_text(encoding="utf-8")
+    place = resources.files("holdfast.report").joinpath("browser")
+    return place.joinpath(name).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    """One function of all parts, which share what they define with nobody else."""
+    parts = "\n".join(_part(f"{name}.js") for name in _SCRIPTS)
+    return f'"use strict";\n(() => {{\n{parts}}})();'
 
 
 def as_json(values: Any) -> str:

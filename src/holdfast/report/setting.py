@@ -49,9 +49,7 @@ def _sizes(sizes: list[int]) -> str:
     return f"{len(sizes):,}, with {each} training examples each, {sum(sizes):,} in all"
 
 
-def _training(
-    values: Mapping[str, Any], clients: int, appearance: Appearance
-) -> Iterator[Fact]:
+def _training(values: Mapping[str, Any], clients: int, appearance: Appearance) -> Iterator[Fact]:
     local = values.get("local")
     yield Fact("A client's round", pairs(local) if isinstance(local, Mapping) else "")
     cohort = as_table(values.get("cohort", "everyone"))
@@ -69,7 +67,9 @@ def _training(
 def _method(table: Mapping[str, Any]) -> str:
     name = str(table.get("name", ""))
     called = str(table.get("label") or method_name(name.rpartition(":")[2]))
-    return ", ".join(filter(None, [called, pairs({k: v for k, v in table.items() if k not in _TOLD})]))
+    return ", ".join(
+        filter(None, [called, pairs({k: v for k, v in table.items() if k not in _TOLD})])
+    )
 
 
 def _length(values: Mapping[str, Any], appearance: Appearance) -> str:
@@ -90,7 +90,7 @@ def named(kind: str, given: Any) -> str:
     """Something of the catalogue: its name, its settings and what its documentation says of it.
 
     Example:
-        >>> named("cohort", {"name": "fixed", "size": 10}).split(":")[0]
+        >>> named("cohort", {"name": "fixed", "size": 10}).split(".")[0]
         'fixed, size 10'
     """
     table = as_table(given)
@@ -99,8 +99,9 @@ def named(kind: str, given: Any) -> str:
     if name not in catalogue.KINDS[kind]:
         return called
     title = catalogue.page(kind, name).title.replace("`", "").rstrip(".")
+    title = title.removesuffix(", as (train, test)")
     # Formulas are for the documentation.
-    return called if "$" in title or "\\" in title else f"{called}: {title}"
+    return called if "$" in title or "\\" in title else f"{called}. {title}."
 
 
 def pairs(table: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 import dataclasses
 
 from holdfast.metrics import Spread
+from holdfast.report.appearance import PLAIN, Appearance
 from holdfast.runs.results import MethodResult, Results
 
 
@@ -11,6 +12,8 @@ class Standing:
     """One method's figures over seeds; those to the target have no values where there is no target."""
 
     label: str
+    name: str  # what it is called
+    is_reference: bool  # an end of the scale, which wins nothing
     state: str  # "", "unfinished" or "diverged"
     seeds: int
     rounds: Spread
@@ -23,12 +26,17 @@ class Standing:
     seconds_in_all: Spread
 
 
-def standings(results: Results) -> list[Standing]:
+def standings(results: Results, appearance: Appearance = PLAIN) -> list[Standing]:
     """In the order of the methods."""
-    return [_standing(method, results) for method in results.methods]
+    return [_standing(method, results, appearance) for method in results.methods]
 
 
-def _standing(method: MethodResult, results: Results) -> Standing:
+def contestants(stands: list[Standing]) -> list[Standing]:
+    """Those that are compared: all but the ends of the scale, or all if there is nobody else."""
+    return [s for s in stands if not s.is_reference] or stands
+
+
+def _standing(method: MethodResult, results: Results, appearance: Appearance) -> Standing:
     metric, target, window = results.metric, results.target, results.window
     none = Spread((None,) * len(method.histories))
     if target is None:
@@ -42,6 +50,8 @@ def _standing(method: MethodResult, results: Results) -> Standing:
         }
     return Standing(
         label=method.label,
+        name=appearance.method(method),
+        is_reference=method.is_reference,
         state=method.state,
         seeds=len(method.histories),
         rise=method.rise_time(metric, window),

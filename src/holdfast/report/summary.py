@@ -8,7 +8,8 @@ from holdfast.metrics import Spread, find, greater_is_better
 from holdfast.metrics.figures import in_figures, more_times_fewer, number, times_fewer
 from holdfast.metrics.spread import best
 from holdfast.report import fairness
-from holdfast.report.standings import Standing
+from holdfast.report.appearance import PLAIN, Appearance
+from holdfast.report.standings import Standing, contestants
 from holdfast.runs.results import Results
 
 
@@ -22,13 +23,15 @@ class Highlight:
     note: str
 
 
-def paragraph(results: Results, stands: list[Standing]) -> str:
-    """What came out, in a few sentences."""
+def paragraph(results: Results, stands: list[Standing], appearance: Appearance = PLAIN) -> str:
+    """What came out, in a few sentences; ends of the scale are compared with nobody."""
+    field = contestants(stands)
+    metric = appearance.metric(results.metric)
     sentences = [
-        _setting(results, stands),
-        *_to_target(results, stands),
-        *_final(results, stands),
-        *_worst_tenth(results),
+        _setting(results, field),
+        *_to_target(results, field, appearance),
+        *_final(results, field, metric),
+        *_worst_tenth(results, stands, appearance),
         *_not_over(stands),
     ]
     return " ".join(sentences)
@@ -39,22 +42,22 @@ def _setting(results: Results, stands: list[Standing]) -> str:
     clients = f" on {_range(sizes)} clients" if all(sizes) else ""
     rounds = [max(len(h) for h in m.histories) for m in results.methods]
     seeds = _range([s.seeds for s in stands])
-    who = stands[0].label if len(stands) == 1 else f"{len(stands)} methods"
+    who = stands[0].name if len(stands) == 1 else f"{len(stands)} methods"
     return (
         f"{who} ran {_range(rounds)} rounds with "
         f"{seeds} {'seed' if seeds == '1' else 'seeds'}{' each' if len(stands) > 1 else ''}{clients}."
     )
 
 
-def _to_target(results: Results, stands: list[Standing]) -> list[str]:
+def _to_target(results: Results, stands: list[Standing], appearance: Appearance) -> list[str]:
     if results.target is None:
         return []
-    goal = results.goal
+    goal = appearance.goal(results)
     first = best([s.rounds for s in stands], greater_is_better=False)
     if first is None:
         return [f"{_nobody(stands)} reached {goal} with every seed in the rounds run."]
     sentences = [_fastest(stands, first, goal)]
-    goal = f"{results.metric} {results.target:g}"
+    goal = f"{appearance.metric(results.metric)} {results.target:g}"
     cheapest = _cheapest(stands)
     if cheapest is not None and len(stands) > 1:
         sentences.append(_least_traffic(stands, first, cheapest))
@@ -64,9 +67,9 @@ def _to_target(results: Results, stands: list[Standing]) -> list[str]:
 def _late(stands: list[Standing], goal: str) -> list[str]:
     """Who did not get there, or not with every seed."""
     late = [s for s in stands if s.rounds.mean is None]
-    never = [s.label for s in late if not s.rounds.reached]
+    never = [s.name for s in late if not s.rounds.reached]
     partly = [
-        f"{s.label} reached {goal} with {len(s.rounds.reached)} of {s.seeds} seeds only."
+        f"{s.name} reached {goal} with {len(s.rounds.reached)} of {s.seeds} seeds only."
         for s in late
         if s.rounds.reached
     ]
@@ -74,12 +77,12 @@ def _late(stands: list[Standing], goal: str) -> list[str]:
 
 
 def _nobody(stands: list[Standing]) -> str:
-    return "No method" if len(stands) > 1 else f"{stands[0].label} has not"
+    return "No method" if len(stands) > 1 else f"{stands[0].name} has not"
 
 
 def _fastest(stands: list[Standing], first: int, goal: str) -> str:
     it, baseline = stands[first], stands[0]
-    took = f"{it.label} reached {goal} in {in_figures(it.rounds, digits=0)} rounds"
+    took = f"{it.name} reached {goal} in {in_figures(it.rounds, digits=0)} rounds"
     if len(stands) == 1:
         return f"{took}."
     saving = times_fewer(baseline.rounds, it.rounds)
@@ -88,13 +91,13 @@ def _fastest(stands: list[Standing], first: int, goal: str) -> str:
     more = more_times_fewer(baseline.rounds, it.rounds)
     if saving is None and more is not None and more >= 1.1:
         least = in_figures(baseline.rounds, digits=0)
-        return f"{took}, more than {_tenths(more)} times fewer than {baseline.label} ({least})."
+        return f"{took}, more than {_tenths(more)} times fewer than {baseline.name} ({least})."
     if saving is None:
         return f"{took}, before all others."
     theirs = in_figures(baseline.rounds, digits=0)
     if saving <= 1:  # as fast as the baseline: no saving to speak of
-        return f"{took}, as many as {baseline.label}."
-    return f"{took}, {saving:.1f} times fewer than {baseline.label} ({theirs})."
+        return f"{took}, as many as {baseline.name}."
+    return f"{took}, {saving:.1f} times fewer than {baseline.name} ({theirs})."
 
 
 def _cheapest(stands: list[Standing]) -> int | None:
@@ -107,15 +110,15 @@ def _least_traffic(stands: list[Standing], first: int, cheapest: int) -> str:
     it, baseline = stands[cheapest], stands[0]
     saving = times_fewer(baseline.megabytes, it.megabytes)
     more = more_times_fewer(baseline.megabytes, it.megabytes)
-    fewer = f", {saving:.1f} times less than {baseline.label}" if saving and saving > 1 else ""
+    fewer = f", {saving:.1f} times less than {baseline.name}" if saving and saving > 1 else ""
     if more is not None and more >= 1.1:
-        fewer = f", more than {_tenths(more)} times less than {baseline.label}"
-    who = "It also" if cheapest == first else it.label
+        fewer = f", more than {_tenths(more)} times less than {baseline.name}"
+    who = "It also" if cheapest == first else it.name
     return f"{who} took the least traffic to get there: {in_figures(it.megabytes, digits=1)} MB{fewer}."
 
 
-def _final(results: Results, stands: list[Standing]) -> list[str]:
-    metric, finals = results.metric, _finals(stands)
+def _final(results: Results, stands: list[Standing], metric: str) -> list[str]:
+    finals = _finals(stands)
     if len(stands) == 1:
         known = number(finals[0].mean) is not None
         return [f"It ended at {metric} {_brief(stands[0].final)}."] if known else []
@@ -125,12 +128,12 @@ def _final(results: Results, stands: list[Standing]) -> list[str]:
     top, word = found
     it = stands[top]
     near = [
-        s.label
+        s.name
         for s, final in zip(stands, finals, strict=True)
         if s is not it and _within(final, it.final)
     ]
     close = f"; {_listed(near)} ended within a standard deviation of it" if near else ""
-    return [f"{it.label} ended with the {word} {metric}, {_brief(it.final)}{close}."]
+    return [f"{it.name} ended with the {word} {metric}, {_brief(it.final)}{close}."]
 
 
 def _best_final(results: Results, stands: list[Standing]) -> tuple[int, str] | None:
@@ -155,19 +158,28 @@ def _within(other: Spread, top: Spread) -> bool:
     return abs(other.mean - top.mean) <= max(other.deviation, top.deviation)
 
 
-def _worst_tenth(results: Results) -> list[str]:
+def _worst_tenth(results: Results, stands: list[Standing], appearance: Appearance) -> list[str]:
     found = _worst_tenths(results)
     if found is None:
         return []
     metric, spreads, top = found
-    it, baseline = results.methods[top], results.methods[0]
-    value = _brief(spreads[top])
-    if len(results.methods) == 1:
-        return [f"Its worst-served tenth of clients has {metric} {value}."]
-    beside = f" ({baseline.label}: {_brief(spreads[0])})" if top and spreads[0].mean else ""
+    called, value = appearance.metric(metric), _brief(spreads[top])
+    if len(contestants(stands)) == 1:
+        return [f"Its worst-served tenth of clients has {called} {value}."]
+    first = _first(stands)
+    beside = (
+        f" ({stands[first].name}: {_brief(spreads[first])})"
+        if top != first and spreads[first].mean
+        else ""
+    )
     return [
-        f"The worst-served tenth of clients does best with {it.label}: {metric} {value}{beside}."
+        f"The worst-served tenth of clients does best with {stands[top].name}: {called} {value}{beside}."
     ]
+
+
+def _first(stands: list[Standing]) -> int:
+    """The number of the method that others are compared with."""
+    return stands.index(contestants(stands)[0])
 
 
 def _worst_tenths(results: Results) -> tuple[str, list[Spread], int] | None:
@@ -176,46 +188,61 @@ def _worst_tenths(results: Results) -> tuple[str, list[Spread], int] | None:
         return None
     found = [fairness.distribution(method, metric) for method in results.methods]
     spreads = [Spread((None,)) if f is None else f.worst_tenth for f in found]
-    top = best(spreads, greater_is_better(metric, results.directions))
+    compete = not all(m.is_reference for m in results.methods)
+    ranked = [
+        Spread((None,)) if compete and method.is_reference else spread
+        for method, spread in zip(results.methods, spreads, strict=True)
+    ]
+    top = best(ranked, greater_is_better(metric, results.directions))
     return None if top is None else (metric, spreads, top)
 
 
 def _not_over(stands: list[Standing]) -> list[str]:
     sentences = []
     for state, says in (("diverged", "diverged"), ("unfinished", "not finished")):
-        names = [s.label for s in stands if s.state == state]
+        names = [s.name for s in stands if s.state == state]
         if names:
             verb = "" if state == "diverged" else "are " if len(names) > 1 else "is "
             sentences.append(f"{_listed(names)} {verb}{says}: the figures are of the rounds run.")
     return sentences
 
 
-def highlights(results: Results, stands: list[Standing]) -> list[Highlight]:
+def highlights(
+    results: Results, stands: list[Standing], appearance: Appearance = PLAIN
+) -> list[Highlight]:
     """The best in each respect, where there are several methods to choose from."""
     found: list[Highlight] = []
-    baseline = stands[0]
-    if len(stands) == 1:
+    field = contestants(stands)
+    baseline = field[0]
+    if len(field) == 1:
         return []
-    first = best([s.rounds for s in stands], greater_is_better=False)
+    first = best([s.rounds for s in field], greater_is_better=False)
     if first is not None:
-        value = in_figures(stands[first].rounds, digits=0)
-        note = _against(baseline.label, baseline.rounds, stands[first].rounds, "fewer")
-        found.append(Highlight("Fewest rounds to the target", value, first, note))
-    cheapest = _cheapest(stands)
+        value = in_figures(field[first].rounds, digits=0)
+        note = _against(baseline.name, baseline.rounds, field[first].rounds, "fewer")
+        found.append(
+            Highlight("Fewest rounds to the target", value, stands.index(field[first]), note)
+        )
+    cheapest = _cheapest(field)
     if cheapest is not None:
-        value = f"{in_figures(stands[cheapest].megabytes, digits=1)} MB"
-        note = _against(baseline.label, baseline.megabytes, stands[cheapest].megabytes, "less")
-        found.append(Highlight("Least traffic to the target", value, cheapest, note))
-    ended = _best_final(results, stands)
+        value = f"{in_figures(field[cheapest].megabytes, digits=1)} MB"
+        note = _against(baseline.name, baseline.megabytes, field[cheapest].megabytes, "less")
+        found.append(
+            Highlight("Least traffic to the target", value, stands.index(field[cheapest]), note)
+        )
+    ended = _best_final(results, field)
     if ended is not None:
         top, word = ended
-        value, note = _brief(stands[top].final), _beside(baseline.label, baseline.final, top)
-        found.append(Highlight(f"{word.capitalize()} final {results.metric}", value, top, note))
+        value, note = _brief(field[top].final), _beside(baseline.name, baseline.final, top)
+        title = f"{word.capitalize()} final {appearance.metric(results.metric)}"
+        found.append(Highlight(title, value, stands.index(field[top]), note))
     worst = _worst_tenths(results)
     if worst is not None:
         metric, spreads, top = worst
-        value, note = _brief(spreads[top]), _beside(baseline.label, spreads[0], top)
-        found.append(Highlight(f"Best {metric} of the worst tenth", value, top, note))
+        first = _first(stands)
+        value, note = _brief(spreads[top]), _beside(baseline.name, spreads[first], top - first)
+        title = f"Best {appearance.metric(metric)} of the worst tenth"
+        found.append(Highlight(title, value, top, note))
     return found
 
 

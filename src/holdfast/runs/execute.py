@@ -230,7 +230,7 @@ def write_results(run: Run, files: SeedFolder, clients: Clients, tests: Clients 
     """All files of a run that is over; what clients get only where they have test examples."""
     files.begin(run.state)
     measured, predictions = ({}, None) if tests is None else _at_clients(run, clients, tests)
-    files.finish(run.params, measured, predictions)
+    files.finish(run.params, measured, predictions, run.simulation.measure_start())
 
 
 def _at_clients(

@@ -12,6 +12,7 @@ methods/fedavg/seed-0/
     timing.jsonl        one line per round: seconds to run and to compile (all that may differ when
                         a run is repeated)
     ledger.jsonl        one line per round: who took part, bits down and up; who was left out, if anyone
+    start.json          what was measured of the model before the first round
     clients.json        every client's own result at the end
     params.safetensors  the model, by the names of its parameters
     predictions.safetensors
@@ -53,7 +54,7 @@ _TIMES = ("seconds", "compile_seconds")
 # What two runs of the same experiment have alike; seconds they have not.
 _RESULTS = ("history.jsonl", "ledger.jsonl", "clients.json", "params.safetensors")
 # What older runs have not; all others have checksums of it too.
-_LATER = ("predictions.safetensors",)
+_LATER = ("predictions.safetensors", "start.json")
 _TIMING = ("timing.jsonl",)
 _BEGINNING = ("experiment.toml", "split.json", "methods.json")
 _OWN_SUM = "sha256"  # in environment.json, of all else in it
@@ -141,7 +142,11 @@ class SeedFolder:
             file.write(_json_lines([line]))
 
     def finish(
-        self, params: Tree, clients: dict[str, Any], predicted: Predictions | None = None
+        self,
+        params: Tree,
+        clients: dict[str, Any],
+        predicted: Predictions | None = None,
+        start: dict[str, Any] | None = None,
     ) -> None:
         """The results; their checksums last. Without test rows at clients there are no predictions."""
         if not processes.is_first():
@@ -152,6 +157,8 @@ class SeedFolder:
         leaves = [np.asarray(a) for a in _leaves(params)]
         named = {n: np.ascontiguousarray(a) for n, a in zip(_names(params), leaves, strict=True)}
         write_whole(self.params_file, safetensors.numpy.save(named))
+        if start is not None:
+            write_whole(self.path / "start.json", json.dumps(start, default=_plain))
         if predicted is not None:
             write_whole(self.path / "predictions.safetensors", predicted.to_bytes())
         results = (*_RESULTS, *(name for name in _LATER if (self.path / name).exists()))
@@ -173,6 +180,13 @@ class SeedFolder:
             )
         both = zip(measured, seconds, strict=False)
         return History(tuple({**m, **s} for m, s in both), directions)
+
+    def start(self) -> dict[str, Any]:
+        """What was measured of the model before the first round; empty if the run has not ended, or is
+        older."""
+        self._refuse_damaged("start.json")
+        path = self.path / "start.json"
+        return read_json(path, self._remedy) if self.ended and path.exists() else {}
 
     def clients(self) -> dict[str, Any]:
         """Every client's own result at the end; empty if the run has not ended."""

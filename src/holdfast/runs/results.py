@@ -34,6 +34,9 @@ class MethodResult:
     adapt: str = ""  # the local steps after which clients use their models, in words
     averages_over: str = ""  # what its objective is a mean over, if that is known
     algorithm: str = ""  # what the file calls it, whatever its label
+    starts: tuple[
+        dict[str, float], ...
+    ] = ()  # what was measured before the first round, one per seed
 
     @property
     def name(self) -> str:
@@ -183,10 +186,10 @@ class Results:
         ]
 
     def baseline(self, asked: str | None = None) -> MethodResult:
-        """The method others are compared with: the one asked for, or the first."""
+        """The method others are compared with: the one asked for, or the first that is no reference."""
         labels = [m.label for m in self.methods]
         if asked is None:
-            return self.methods[0]
+            return next((m for m in self.methods if not m.is_reference), self.methods[0])
         if asked not in labels:
             raise HoldfastError(f"no method `{asked}`; {did_you_mean(asked, labels)}")
         return self.methods[labels.index(asked)]
@@ -276,6 +279,7 @@ def _method(
         clients=tuple(s.clients() for s in seeds if s.ended),
         complete=all(s.ended for s in seeds),
         failed=any((s.path / "failed.json").exists() for s in seeds),
+        starts=tuple(s.start() for s in seeds),
     )
 
 

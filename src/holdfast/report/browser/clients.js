@@ -6,8 +6,8 @@ function drawClients() {
     const method = data.methods[number];
     return [{
       type: "scatter", mode: curve.values.length > 1 ? "lines+markers" : "markers", meta: "line",
-      name: plain(method.label), x: curve.shares, y: curve.values,
-      hovertemplate: `%{y:.4~g}<extra>${plain(method.label)}</extra>`,
+      name: plain(method.name), x: curve.shares, y: curve.values,
+      hovertemplate: `%{y:.4~g}<extra>${plain(method.name)}</extra>`,
       line: { color: colour(method), width: 2.25, dash: method.dash }, marker: marks(method),
     }];
   });
@@ -26,7 +26,7 @@ function buildClients() {
   const about = data.clients[chosen.clientMetric];
   const better = data.lower[chosen.clientMetric] ? "low" : "high";
   buildTable(byId("clients-table"), about.table.columns, about.table.rows, about.table.columns.map(() => better));
-  const missing = data.methods.filter((_, n) => !about.curves[n]).map((m) => m.label);
+  const missing = data.methods.filter((_, n) => !about.curves[n]).map((m) => m.name);
   byId("clients-note").textContent = [
     `Each of ${about.clients.toLocaleString("en")} clients’ model on test examples like its own, at the end of training; the mean of the seeds’ sorted curves.`,
     "The worst tenth is the mean over the tenth of clients served worst: an average can hide them.",

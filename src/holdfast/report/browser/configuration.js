@@ -13,6 +13,15 @@ function highlighted(text) {
   return shown;
 }
 
+function buildSettings() {
+  for (const { folder, facts } of data.settings) {
+    if (data.settings.length > 1) byId("settings").append(element("h3", {}, folder));
+    const list = element("dl", { class: "setting" });
+    for (const { about, text } of facts) list.append(element("dt", {}, about), element("dd", {}, text));
+    byId("settings").append(list);
+  }
+}
+
 function buildConfiguration() {
   for (const { folder, text } of data.configurations) {
     const box = element("details");

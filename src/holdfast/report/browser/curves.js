@@ -1,13 +1,20 @@
+// On a logarithmic axis what has an upper end is shown by how far it is from there: 1 - accuracy.
+const distanceTo = () => (chosen.log ? data.most[chosen.metric] ?? null : null);
+const placed = (value) => (distanceTo() === null ? value : distanceTo() - value);
+const axisName = () => (distanceTo() === null ? readable(chosen.metric) : `${distanceTo()} − ${readable(chosen.metric)}`);
+const lowerIsBetter = () => (distanceTo() === null ? data.lower[chosen.metric] : true);
+
 function curveOf(number) {
   const found = data.curves[number].metrics[chosen.metric];
   if (!found) return null;
-  return { ...found, x: data.curves[number].grids[found.grid][chosen.axis] };
+  const x = data.curves[number].grids[found.grid][chosen.axis];
+  return { ...found, x, y: found.mean.map(placed), scatter: found.deviation ?? found.mean.map(() => 0) };
 }
 
 function band(number, curve) {
-  const floor = Math.min(...curve.mean.filter((v) => v > 0)) / 2; // a logarithm has no place for 0
-  const low = curve.mean.map((m, i) => m - curve.deviation[i]).map((v) => (chosen.log ? Math.max(v, floor) : v));
-  const high = curve.mean.map((m, i) => m + curve.deviation[i]);
+  const floor = Math.min(...curve.y.filter((v) => v > 0)) / 2; // a logarithm has no place for 0
+  const low = curve.y.map((m, i) => m - curve.scatter[i]).map((v) => (chosen.log ? Math.max(v, floor) : v));
+  const high = curve.y.map((m, i) => m + curve.scatter[i]);
   return {
     type: "scatter", mode: "lines", hoverinfo: "skip", meta: "band",
     x: [...curve.x, ...curve.x.toReversed()],
@@ -18,53 +25,105 @@ function band(number, curve) {
 
 function line(number, curve) {
   const method = data.methods[number];
-  const seeds = Array.isArray(curve.seeds) ? curve.seeds : curve.mean.map(() => curve.seeds);
-  const spread = curve.deviation ? " ± %{customdata[0]:.2~g}" : "";
-  const partly = Array.isArray(curve.seeds) ? " (%{customdata[1]} seeds)" : "";
+  const seeds = (i) => (Array.isArray(curve.seeds) ? ` (${curve.seeds[i]} seeds)` : "");
   const where = narrow() ? `<br>${AXES[chosen.axis].hover}` : "";
   return {
-    type: "scatter", mode: curve.mean.length > 1 ? "lines+markers" : "markers", meta: "line",
-    name: plain(method.label), x: curve.x, y: curve.mean,
-    customdata: seeds.map((n, i) => [curve.deviation ? curve.deviation[i] : 0, n]),
-    hovertemplate: `%{y:.4~g}${spread}${partly}${where}<extra>${plain(method.label)}</extra>`,
+    type: "scatter", mode: curve.y.length > 1 ? "lines+markers" : "markers", meta: "line",
+    name: plain(method.name), x: curve.x, y: curve.y,
+    customdata: curve.mean.map((value, i) => figureAndSpread(value, curve.scatter[i]) + seeds(i)),
+    hovertemplate: `%{customdata}${where}<extra>${plain(method.name)}</extra>`,
     line: { color: colour(method), width: 2.25, dash: method.dash }, marker: marks(method),
   };
 }
 
-function targetLine(curves) {
-  const last = Math.max(...curves.map(([, c]) => c.x.at(-1)), 0);
+function targetLine(last) {
   return {
     type: "scatter", mode: "lines+text", hoverinfo: "skip", meta: "target", cliponaxis: false,
-    x: [0, last], y: [data.target, data.target],
+    x: [0, last], y: [placed(data.target), placed(data.target)],
     text: [` target ${data.target}`, ""], textposition: "top right", textfont: { color: variable("--soft") },
     line: { color: variable("--soft"), width: 1.25, dash: "dash" },
   };
 }
 
+// Where training alone or on everybody's data ended, across the whole picture: rounds and bytes mean nothing there.
+function referenceLine(number, curve, last) {
+  const method = data.methods[number];
+  return {
+    type: "scatter", mode: "lines", meta: "reference", name: plain(method.name),
+    x: [0, last], y: [curve.y.at(-1), curve.y.at(-1)],
+    customdata: [0, 1].map(() => figureAndSpread(curve.mean.at(-1), curve.scatter.at(-1))),
+    hovertemplate: `%{customdata} in the end<extra>${plain(method.name)}</extra>`,
+    line: { color: colour(method), width: 1.75, dash: "longdashdot" },
+  };
+}
+
+function referenceName(number, curve) {
+  const method = data.methods[number];
+  const y = chosen.log ? Math.log10(curve.y.at(-1)) : curve.y.at(-1);
+  return {
+    xref: "paper", x: 1, xanchor: "right", yref: "y", y, yanchor: "bottom", showarrow: false,
+    text: plain(`${method.name} ${Number(curve.mean.at(-1).toPrecision(3))}`),
+    font: { color: colour(method), size: narrow() ? 10 : 12 }, bgcolor: faded(variable("--ground"), 0.75),
+  };
+}
+
+// From the first fifth on: in the rise before it lines are all over the place, and it would flatten what follows.
+function whereLinesDiffer(contest, lines) {
+  const last = Math.max(...contest.map(([, c]) => c.x.at(-1)));
+  const settled = contest.flatMap(([, c]) =>
+    c.y.flatMap((v, i) => (c.x[i] >= 0.2 * last ? [v - c.scatter[i], v + c.scatter[i]] : [])));
+  const whole = contest.flatMap(([, c]) => c.y.map((v, i) => [v - c.scatter[i], v + c.scatter[i]]).flat());
+  const seen = [...settled, ...lines].filter((v) => Number.isFinite(v) && (!chosen.log || v > 0));
+  if (!seen.length) return null;
+  const scale = (v) => (chosen.log ? Math.log10(v) : v);
+  const [low, high] = [scale(Math.min(...seen)), scale(Math.max(...seen))];
+  const all = whole.filter((v) => Number.isFinite(v) && (!chosen.log || v > 0)).map(scale);
+  const room = 0.06 * (high - low || Math.abs(high) || 1);
+  // A picture that shows nearly everything shows everything.
+  return high - low > 0.75 * (Math.max(...all) - Math.min(...all)) ? null : [low - room, high + room];
+}
+
+function valueRange(contest, lines) {
+  if (chosen.whole) return null;
+  if (data.range && chosen.metric === data.metric && !chosen.log) return data.range;
+  return contest.length ? whereLinesDiffer(contest, lines) : null;
+}
+
 function drawCurves() {
   const shown = data.methods.map((_, number) => [number, curveOf(number)]).filter(([n, c]) => c && !hidden.has(n));
+  const contest = shown.filter(([n]) => !isReference(n));
+  const ends = shown.filter(([n]) => isReference(n));
+  const last = Math.max(...(contest.length ? contest : ends).map(([, c]) => c.x.at(-1)), 0);
+  const aim = data.target !== null && chosen.metric === data.metric;
   const traces = [
-    ...shown.filter(([, c]) => c.deviation).map(([n, c]) => band(n, c)),
-    ...(data.target !== null && chosen.metric === data.metric ? [targetLine(shown)] : []),
-    ...shown.map(([n, c]) => line(n, c)),
+    ...contest.filter(([, c]) => c.deviation).map(([n, c]) => band(n, c)),
+    ...(aim ? [targetLine(last)] : []),
+    ...ends.map(([n, c]) => referenceLine(n, c, last)),
+    ...contest.map(([n, c]) => line(n, c)),
   ];
   const axis = AXES[chosen.axis];
-  describeCurves();
+  const range = valueRange(contest, [...(aim ? [placed(data.target)] : []), ...ends.map(([, c]) => c.y.at(-1))]);
+  describeCurves(range !== null);
   return draw(byId("curves-chart"), traces, {
     xaxis: { title: { text: axis.title }, rangemode: "tozero", unifiedhovertitle: { text: axis.hover } },
-    yaxis: { title: { text: plain(readable(chosen.metric)) }, type: chosen.log ? "log" : "linear" },
+    yaxis: { title: { text: plain(axisName()) }, type: chosen.log ? "log" : "linear", ...(range ? { range } : { autorange: true }) },
+    annotations: ends.map(([n, c]) => referenceName(n, c)),
   });
 }
 
-function describeCurves() {
+function describeCurves(zoomed) {
   const several = data.methods.some((m) => m.seeds > 1);
   const unequal = data.curves.some((c) => Array.isArray(c.metrics[chosen.metric]?.seeds));
-  const without = data.methods.filter((_, n) => !data.curves[n].metrics[chosen.metric]).map((m) => m.label);
+  const without = data.methods.filter((_, n) => !data.curves[n].metrics[chosen.metric]).map((m) => m.name);
+  const start = data.curves.some((c) => c.metrics[chosen.metric] && c.grids[c.metrics[chosen.metric].grid].rounds[0] === 0);
   const parts = [
     several ? "Lines are means over seeds, bands ± one standard deviation." : "One seed; no band.",
+    start ? "Round 0 is the model before training." : "",
+    zoomed ? "The axis shows the values where lines differ; tick “whole range” for all of them." : "",
+    references.length ? `${listed(references.map((m) => m.name))}: where it ended, as a line to compare with.` : "",
     unequal ? "Seeds are of unequal length: the mean is over those that got so far." : "",
     without.length ? `Not measured by ${without.join(", ")}.` : "",
-    data.lower[chosen.metric] ? "Lower is better." : "",
+    lowerIsBetter() ? "Lower is better." : "",
   ];
   byId("curves-note").textContent = parts.filter(Boolean).join(" ");
 }

@@ -5,7 +5,7 @@ const AXES = {
   megabytes: { name: "MB", title: "megabytes, down and up", hover: "%{x:,.4~g} MB" },
   seconds: { name: "seconds", title: "seconds, without compilation", hover: "%{x:.4~g} s" },
 };
-const chosen = { axis: "rounds", metric: data.metric, log: false, clientMetric: null, swept: null, figure: null };
+const chosen = { axis: "rounds", metric: data.metric, log: false, whole: false, clientMetric: null, siteMetric: null, swept: null, figure: null };
 
 // ---------------------------------------------------------------- elements
 
@@ -28,9 +28,17 @@ function svg(tag, attributes, ...children) {
 const dark = () => document.documentElement.dataset.theme === "dark";
 const colour = (method) => (dark() ? method.dark : method.light);
 const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const readable = (name) => name.replaceAll("_", " ");
+const readable = (name) => data.names[name] ?? name.replaceAll("_", " ");
 const unbroken = (text) => text.replaceAll(" ± ", "\u00a0±\u00a0");
 const narrow = () => innerWidth <= 640;
+
+// Ends of the scale are drawn as lines to compare with, where there is something to compare.
+const references = data.methods.some((m) => !m.reference) ? data.methods.filter((m) => m.reference) : [];
+const isReference = (number) => references.includes(data.methods[number]);
+
+// Four digits of a value and two of how far it scatters, if it does.
+const figure = (value) => String(Number(value.toPrecision(4)));
+const figureAndSpread = (value, spread) => (spread ? `${figure(value)} ± ${Number(spread.toPrecision(2))}` : figure(value));
 
 // Plotly reads a little markup in its texts; labels must come out as they are.
 const plain = (text) =>

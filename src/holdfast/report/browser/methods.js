@@ -28,7 +28,7 @@ function buildChips() {
   const box = byId("chips");
   data.methods.forEach((method, number) => {
     const chip = element("button", { type: "button", class: "chip", "aria-pressed": "true", title: method.label });
-    chip.append(swatch(method), element("span", {}, method.label));
+    chip.append(swatch(method), element("span", {}, method.name));
     chip.addEventListener("click", () => toggle(number));
     box.append(chip);
   });
@@ -61,9 +61,9 @@ function buildHighlights() {
   for (const { title, value, method, note } of data.highlights) {
     const card = element("div", { class: "card" });
     card.append(
-      element("div", { class: "what" }, readable(title)),
+      element("div", { class: "what" }, title),
       element("div", { class: "value" }, unbroken(value)),
-      element("div", { class: "who" }, swatch(data.methods[method]), element("span", {}, data.methods[method].label)),
+      element("div", { class: "who" }, swatch(data.methods[method]), element("span", {}, data.methods[method].name)),
     );
     if (note) card.append(element("div", { class: "beside" }, unbroken(note)));
     byId("highlights").append(card);

@@ -13,6 +13,7 @@ function buildControls() {
     byId("axis").append(element("label", {}, input, element("span", {}, name)));
   }
   byId("log").addEventListener("change", (event) => { chosen.log = event.target.checked; redraw(drawCurves); });
+  byId("whole").addEventListener("change", (event) => { chosen.whole = event.target.checked; redraw(drawCurves); });
   if (data.sweep) {
     byId("sweep").hidden = false;
     const names = (list) => list.map((one) => one.name);
@@ -62,6 +63,7 @@ function apologise(error) {
     box.replaceChildren(element("p", { class: "note" }, `The charts need a browser of 2023 or later (${error}). The tables are complete.`));
 }
 
+buildSettings();
 buildHighlights();
 buildChips();
 buildStandings();
