@@ -16,7 +16,6 @@ from holdfast.report.appearance import PLAIN, Appearance
 from holdfast.report.content import content
 from holdfast.runs.results import Results
 
-
 # In the order in which they are put together: what is constant must be there before it is used.
 _SCRIPTS = (
     "elements",
