@@ -31,6 +31,7 @@ from holdfast.data.split.table import has_classes
 from holdfast.engine.compiled import CompiledEngine
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.objective import adapts_by, averages_over
+from holdfast.engine.role import role
 from holdfast.engine.server import Server
 from holdfast.engine.setup import checked
 from holdfast.errors import About, HoldfastError
@@ -102,6 +103,8 @@ class Study:
     _made: dict[tuple[str, int], Experiment] = dataclasses.field(default_factory=dict)
     # What each method's objective is a mean over, by its label.
     objectives: dict[str, str] = dataclasses.field(default_factory=dict)
+    # What each method is in the comparison, by its label: `federated`, `alone`, ...
+    roles: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def server(self) -> Server | None:
@@ -369,6 +372,7 @@ def _try_out(made: Study, pretrained: bool) -> list[str]:
         if pretrained or not (method.at_server.pretraining or asks_theory(method.swept.table)):
             made._made[method.label, made.seeds[0]] = experiment
         made.objectives[method.label] = averages_over(setup)
+        made.roles[method.label] = role(setup)
         if not measured:
             measured = _names(made, setup.params)
     return measured

@@ -59,6 +59,7 @@ def _methods(study: Study) -> dict[str, Any]:
         {m.label: m.adapt for m in study.methods if m.adapt},
         study.objectives,
         {m.label: str(m.swept.table["name"]) for m in study.methods},
+        study.roles,
     )
 
 

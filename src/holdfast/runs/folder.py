@@ -62,9 +62,10 @@ _OWN_SUM = "sha256"  # in environment.json, of all else in it
 
 @dataclasses.dataclass(frozen=True)
 class SeedFolder:
-    """The files of one method and one seed."""
+    """The files of one method and one seed, of one split of the data."""
 
     path: Path
+    split: int | None = None  # None where there is one split, and no folder for it
 
     @property
     def checkpoints(self) -> Path:
@@ -111,7 +112,8 @@ class SeedFolder:
 
     @property
     def _remedy(self) -> str:
-        return f"`holdfast resume {self.path.parents[2]}` writes it again from the last save"
+        depth = 2 if self.split is None else 3
+        return f"`holdfast resume {self.path.parents[depth]}` writes it again from the last save"
 
     @property
     def seed(self) -> int:
@@ -369,10 +371,11 @@ def description(
     adapt: Mapping[str, str] | None = None,
     objectives: Mapping[str, str] | None = None,
     algorithms: Mapping[str, str] | None = None,
+    roles: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Labels and folders of methods, of what sweep they are a point, after which local steps clients use
     their models if they adapt, what their objective is a mean over, what the file calls their algorithm,
-    and by what methods are compared.
+    which end of a comparison they are if any, and by what methods are compared.
 
     Directions of metrics are written only where some are declared; older folders have none.
     """
@@ -381,6 +384,7 @@ def description(
         "adapt": adapt or {},
         "averages_over": objectives or {},
         "algorithm": algorithms or {},
+        "role": roles or {},
     }
     listed = [
         {"label": label, "folder": folder}

@@ -1,6 +1,7 @@
 """What runs achieved: histories by method and seed, and the papers' figures made from them."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ from holdfast.errors import HoldfastError, did_you_mean, file_errors_said
 from holdfast.metrics import Spread, find
 from holdfast.metrics.metric import Declared, check_target
 from holdfast.record.history import History
-from holdfast.runs.folder import RunFolder
+from holdfast.runs.folder import RunFolder, SeedFolder
 from holdfast.runs.names import method_name
+from holdfast.runs.predictions import Predictions
 
 # Reported numbers of the FSL paper are means over a rolling window of so many rounds.
 FSL_WINDOW = 10
 # Ends of the scale on which federated methods stand.
-REFERENCES = ("local_only", "centralised")
+REFERENCES = {"local_only": "alone", "centralised": "pooled"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +35,8 @@ class MethodResult:
     swept: dict[str, Any] = dataclasses.field(default_factory=dict)  # and these values
     adapt: str = ""  # the local steps after which clients use their models, in words
     averages_over: str = ""  # what its objective is a mean over, if that is known
+    role: str = "federated"  # or `alone`, `pooled` (the ends of a comparison) or `personal`
+    files: tuple[SeedFolder, ...] = ()  # where each history is from
     algorithm: str = ""  # what the file calls it, whatever its label
     starts: tuple[
         dict[str, float], ...
@@ -44,15 +48,20 @@ class MethodResult:
         return method_name(self.label)
 
     @property
-    def is_reference(self) -> bool:
-        """Whether it is an end of the scale, training alone or on everybody's data, and no contestant."""
-        # Folders older than the field have the name in the label.
-        return (self.algorithm or self.label.split(" ")[0]) in REFERENCES
-
-    @property
     def rounds(self) -> int:
         """Rounds run, of the seed that got least far."""
         return min(len(h) for h in self.histories)
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether it is an end of the comparison and no method to choose: alone, or with pooled data."""
+        return self.role in ("alone", "pooled")
+
+    @functools.cached_property
+    def predictions(self) -> dict[tuple[int, int], Predictions]:
+        """By split and seed what was predicted of every client's test rows, of runs that have ended."""
+        found = {(f.split or 0, f.seed): f.predictions() for f in self.files}
+        return {key: known for key, known in found.items() if known is not None}
 
     @property
     def state(self) -> str:
@@ -229,8 +238,13 @@ def load(
             found = _method(folder, label, method["folder"], directions)
             if found:
                 known = {
-                    k: method[k] for k in ("adapt", "averages_over", "algorithm") if k in method
+                    k: method[k]
+                    for k in ("adapt", "averages_over", "algorithm", "role")
+                    if k in method
                 }
+                # Folders older than the field have the name in the label.
+                called = method.get("algorithm") or method["label"].split(" ")[0]
+                known.setdefault("role", REFERENCES.get(called, "federated"))
                 found = dataclasses.replace(found, **known)
                 methods.append(_as_point(found, method.get("point"), folder, len(folders) > 1))
     if not methods:
@@ -280,6 +294,7 @@ def _method(
         complete=all(s.ended for s in seeds),
         failed=any((s.path / "failed.json").exists() for s in seeds),
         starts=tuple(s.start() for s in seeds),
+        files=tuple(seeds),
     )
 
 
