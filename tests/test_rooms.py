@@ -31,6 +31,7 @@ ORDER = (
     ("config",),
     ("runs",),
     ("report",),
+    ("comparison",),
     ("public",),
     ("cli",),
     ("__main__",),

@@ -9,7 +9,7 @@ _GREY = "color:#777f88"
 _LINE = "border-bottom:1px solid rgba(128,128,128,.3)"
 _INK = "#0072b2"  # Okabe and Ito's blue, as in the report
 # JupyterLab aligns and stripes tables by rules of its own; these go before them.
-_CELL = "padding:.15em .7em;white-space:nowrap"
+_CELL = "padding:.15em .5em;white-space:nowrap"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,7 @@ def card(title: str, about: str, *parts: Safe) -> str:
         '<div><b>a &lt; b</b> <s'
     """
     head = f'<div><b>{_text(title)}</b> <span style="{_GREY}">{_text(about)}</span></div>'
-    return f'<div style="max-width:60em">{head}{"".join(part.markup for part in parts)}</div>'
+    return f'<div style="max-width:72em">{head}{"".join(part.markup for part in parts)}</div>'
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str | Safe]], left: int = 1) -> Safe:

@@ -17,6 +17,7 @@ from holdfast import (
     wires,
 )
 from holdfast.client_states.storage import Storage
+from holdfast.comparison import Comparison, compare, figures, report
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.combinators import Chain, Masked, ServerTurn, Uploaded
 from holdfast.core.debug import DebugError
@@ -48,6 +49,7 @@ __all__ = [
     "Checkpoint",
     "ClientView",
     "Clients",
+    "Comparison",
     "CompiledEngine",
     "DebugEngine",
     "DebugError",
@@ -83,14 +85,17 @@ __all__ = [
     "Wire",
     "algorithms",
     "cohorts",
+    "compare",
     "data",
     "diagnose",
     "evaluate",
+    "figures",
     "flix",
     "join",
     "metrics",
     "models",
     "pretrain",
+    "report",
     "rounds",
     "rules",
     "schedules",

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Generator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 from jax import tree
@@ -31,6 +31,9 @@ from holdfast.record.lock import held
 from holdfast.record.progress import of_run
 from holdfast.record.state import RunState
 from holdfast.trees import Tree
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 
 def rounds(
@@ -120,6 +123,18 @@ class Run:
     def participation(self) -> np.ndarray:
         """Who took part: one row per round, True for clients whose reply counted."""
         return self.ledger.participation(len(self.client_states))
+
+    def plot(self, metric: str | None = None, x: str = "rounds") -> "Figure":
+        """A plotly figure of what was measured; see `hf.compare` for several runs.
+
+        Args:
+            metric: what is drawn; accuracy unless given, or the first that was measured.
+            x: `rounds`, `megabytes` or `seconds`.
+        """
+        # The page is above the engine, and draws for it only when somebody looks.
+        from holdfast.report.plots import plot_run
+
+        return plot_run(self, metric, x)
 
     def memory(
         self,

@@ -1,5 +1,6 @@
 """Records as a pandas frame, where pandas is installed."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -24,5 +25,6 @@ def frame(records: Iterable[Mapping[str, Any]], of: str) -> "DataFrame":
         raise HoldfastError(
             f'{of}: pandas is not installed; install it with `pip install "holdfast[data]"`.'
         ) from None
-    rows = [dict(record) for record in records]
+    # Of a column that is empty as a whole, too, the values are numbers.
+    rows = [{k: math.nan if v is None else v for k, v in record.items()} for record in records]
     return pandas.DataFrame(rows, columns=list(dict.fromkeys(n for row in rows for n in row)))

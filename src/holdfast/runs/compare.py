@@ -26,12 +26,12 @@ def table(results: Results, baseline: str | None = None, console: Console | None
     """One row per method; where a line has no room for all columns, the rest in a second table."""
     against = results.baseline(baseline)
     names = [f"{m.label} ({m.state})" if m.state else m.label for m in results.methods]
-    columns = list(_columns(results, against))
+    listed = list(columns(results, against))
     count = len(results.methods)
     aim = "by" if results.target is None else "to"
     title = f"{count} method{'s' * (count > 1)} {aim} {results.goal}"
     parts: list[Any] = [Text(title, style="italic")]
-    for few in _fitting(names, columns, console or Console()):
+    for few in _fitting(names, listed, console or Console()):
         parts.append(_table(names, few))
     parts += [Text(line, style="dim italic") for line in notes(results, against)]
     return Group(*parts)
@@ -63,7 +63,8 @@ def _fitting(
     yield now
 
 
-def _columns(results: Results, against: MethodResult) -> Iterator[Column]:
+def columns(results: Results, against: MethodResult) -> Iterator[Column]:
+    """Names of columns, and a cell for each method."""
     methods, metric, target, window = (
         results.methods,
         results.metric,

@@ -1,0 +1,215 @@
+"""Results of `simulate` as a run folder: whatever reads folders reads them too, and comes to the same."""
+
+import dataclasses
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary, finalize
+
+import tomlkit
+
+from holdfast.core.wire import Wire
+from holdfast.data.clients import Clients
+from holdfast.data.held_out import matched_test
+from holdfast.engine.experiment import Experiment
+from holdfast.engine.objective import adapts_by, averages_over
+from holdfast.engine.simulate import Run
+from holdfast.errors import HoldfastError, brief
+from holdfast.evaluate.evaluators import Personal, ServerModel
+from holdfast.record.history import BOOKKEEPING
+from holdfast.record.identity import describe
+from holdfast.runs.execute import split_of, write_results
+from holdfast.runs.folder import RunFolder, SeedFolder, description
+from holdfast.sweeps.naming import folder_name
+
+# One method with several seeds.
+Methods = dict[str, tuple[Run, ...]]
+_written: WeakKeyDictionary[Run, Path] = WeakKeyDictionary()
+_NOTE = (
+    "Made from results of hf.simulate: this says what was run, and cannot be run again by itself."
+)
+
+
+def by_label(runs: Mapping[str, Run | Sequence[Run]] | Iterable[Run], of: str) -> Methods:
+    """Runs by the method they are of, each with seeds of its own.
+
+    Without labels, those of one name are one method if nothing but the seed (and the data, which may be
+    split anew for every seed) tells them apart.
+    """
+    found: dict[str, list[Run]] = {}
+    if isinstance(runs, Mapping):
+        for label, given in runs.items():
+            found[str(label)] = [given] if isinstance(given, Run) else list(given)
+    else:
+        for run in runs:
+            found.setdefault(run.experiment.algorithm.name, []).append(run)
+    for label, several in found.items():
+        _check(label, several, of)
+    return {label: tuple(several) for label, several in found.items()}
+
+
+def _check(label: str, runs: list[Run], of: str) -> None:
+    named = f'give them labels, {of}({{"one": run, "other": [run, run]}})'
+    if not runs:
+        raise HoldfastError(f"{of}: `{label}` has no runs; give at least one.", about=("runs",))
+    if label in BOOKKEEPING or not folder_name(label):
+        raise HoldfastError(f"{of}: a method called {label!r}; give it a name.", about=("runs",))
+    for run in runs:
+        if not len(run.history):
+            raise HoldfastError(
+                f"{of}: a run of `{label}` has no rounds; run at least one.", about=("runs",)
+            )
+        other = _difference(runs[0].experiment, run.experiment)
+        if other is not None:
+            raise HoldfastError(
+                f"{of}: two runs are called `{label}` and differ in their {other}; {named}.",
+                about=("runs",),
+            )
+    seeds = [run.experiment.seed for run in runs]
+    twice = next((seed for seed in seeds if seeds.count(seed) > 1), None)
+    if twice is not None:
+        raise HoldfastError(
+            f"{of}: two runs of `{label}` have seed {twice}; give each a seed of its own, or {named}.",
+            about=("runs",),
+        )
+
+
+def _difference(one: Experiment, other: Experiment) -> str | None:
+    """What two experiments differ in, but for seed and data."""
+    parts = {
+        "algorithm": "algorithm",
+        "model": "model",
+        "local": "local training",
+        "cohort": "cohort",
+    }
+    parts |= {"server": "server", "select": "select"}
+    return next(
+        (
+            words
+            for name, words in parts.items()
+            if describe(getattr(one, name)) != describe(getattr(other, name))
+        ),
+        None,
+    )
+
+
+def metric_of(methods: Methods) -> str:
+    """What is compared unless told: accuracy, or the first that was measured."""
+    columns = dict.fromkeys(
+        name for runs in methods.values() for run in runs for name in run.history.columns
+    )
+    known = [name for name in columns if name not in BOOKKEEPING]
+    if not known:
+        raise HoldfastError(
+            "compare: the runs measured nothing; give simulate(evaluate=hf.evaluate.on(test)).",
+            about=("runs",),
+        )
+    return "accuracy" if "accuracy" in known else known[0]
+
+
+def write(methods: Methods, path: Path) -> RunFolder:
+    """A folder as `holdfast run` would leave it."""
+    first = {label: runs[0] for label, runs in methods.items()}
+    one = next(iter(first.values()))
+    folders = dict(zip(methods, _folders(methods), strict=True))
+    metric = metric_of(methods)
+    about = description(
+        list(folders.items()),
+        None,
+        metric,
+        greater_is_better=one.experiment.model.greater_is_better,
+        adapt={
+            label: adapts_by(run.experiment.algorithm, run.experiment.local)
+            for label, run in first.items()
+        },
+        objectives={label: averages_over(run.simulation.setup) for label, run in first.items()},
+        algorithms={label: run.experiment.algorithm.name for label, run in first.items()},
+    )
+    text = _experiment_file(methods, metric)
+    folder = RunFolder.create(path, text, split_of(one.experiment.clients), about)
+    for label, runs in methods.items():
+        for run in runs:
+            files = folder.seed_folder(folders[label], run.experiment.seed)
+            shutil.copytree(_files_of(run), files.path)
+    return folder
+
+
+def _files_of(run: Run) -> Path:
+    """A run's own files, written once for as long as it is there: every client is asked for predictions."""
+    if run not in _written:
+        folder = Path(tempfile.mkdtemp(prefix="holdfast-"))
+        finalize(run, shutil.rmtree, folder, ignore_errors=True)
+        files = SeedFolder(folder / "files")
+        write_results(run, files, run.experiment.clients, _tests(run.experiment))
+        _written[run] = files.path
+    return _written[run]
+
+
+def _folders(labels: Iterable[str]) -> list[str]:
+    """A folder for each label; labels that would share one get a number."""
+    names: list[str] = []
+    for label in labels:
+        name = folder_name(label)
+        taken = sum(other == name or other.startswith(f"{name}~") for other in names)
+        names.append(f"{name}~{taken + 1}" if taken else name)
+    return names
+
+
+def _tests(given: Experiment) -> Clients | None:
+    """Every client's own test examples: as they were measured by, or of the test set some like its own."""
+    evaluators = given.evaluate if isinstance(given.evaluate, list | tuple) else [given.evaluate]
+    for evaluator in evaluators:
+        if isinstance(evaluator, Personal) and isinstance(evaluator.examples, Clients):
+            return evaluator.examples
+    if given.clients.populations is not None:
+        return None
+    for evaluator in evaluators:
+        if isinstance(evaluator, ServerModel) and hasattr(evaluator.examples, "y"):
+            return matched_test(evaluator.examples, given.clients)
+    return None
+
+
+def _experiment_file(methods: Methods, metric: str) -> str:
+    """What was run, by the keys of an experiment file."""
+    runs = [run for several in methods.values() for run in several]
+    given = runs[0].experiment
+    file = tomlkit.document()
+    file.add(tomlkit.comment(_NOTE))
+    values: dict[str, Any] = {
+        "rounds": max(run.state.round for run in runs),
+        "seeds": list(dict.fromkeys(int(run.experiment.seed) for run in runs)),
+        "metric": metric,
+        "model": {"name": given.model.name},
+        "algorithm": [_method(label, several[0]) for label, several in methods.items()],
+    }
+    if not isinstance(given.local, tuple | list):
+        values["local"] = _settings(given.local)
+    if given.cohort is not None:
+        values["cohort"] = {"name": type(given.cohort).__name__.lower(), **_settings(given.cohort)}
+    file.update(values)
+    return tomlkit.dumps(file)
+
+
+def _method(label: str, run: Run) -> dict[str, Any]:
+    algorithm = run.experiment.algorithm
+    about = {"name": algorithm.name, "label": label, **_settings(algorithm.rule)}
+    if type(algorithm.wire) is not Wire:
+        about["wire"] = brief(algorithm.wire)
+    return about
+
+
+def _settings(of: Any) -> dict[str, Any]:
+    """Fields that are not as they would be unless given; what is no plain value in words."""
+    if not dataclasses.is_dataclass(of):
+        return {}
+    found = {}
+    for field in dataclasses.fields(of):
+        value = getattr(of, field.name)
+        if field.name.startswith("_") or value is None or value is field.default:
+            continue
+        plain = isinstance(value, bool | int | float | str)
+        if not plain or value != field.default:
+            found[field.name] = value if plain else brief(value)
+    return found

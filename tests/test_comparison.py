@@ -1,0 +1,170 @@
+"""Runs in Python: `hf.compare`, `hf.report`, `hf.figures` and `run.plot` come to what the command does."""
+
+import dataclasses
+import gc
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import holdfast as hf
+from holdfast.config.build import study
+from holdfast.config.file import read
+from holdfast.record.progress import Progress
+from holdfast.runs.compare import records
+from holdfast.runs.execute import create, execute
+from holdfast.runs.results import load
+from tests.test_markup import EVIL, shown
+
+FILE = """
+rounds = 3
+seeds = [0, 1]
+target = 0.5
+data = "breast_cancer"
+model = "logistic_regression"
+partition = { name = "iid", clients = 4 }
+local = { learning_rate = 0.1, steps = 1, batch_size = 8 }
+algorithm = [{ name = "fedavg" }, { name = "scaffold" }]
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("made")
+    (place / "study.toml").write_text(FILE)
+    made = study(read(place / "study.toml"))
+    folder = create(made, place / "run")
+    assert execute(made, folder, Progress(made.rounds)) == 0
+    return folder.path
+
+
+@pytest.fixture(scope="module")
+def runs():
+    train, test = hf.data.breast_cancer()
+    clients = hf.data.partition.iid(train, clients=4)
+    model = hf.models.logistic_regression()
+    local = hf.Local(0.1, steps=1, batch_size=8)
+    return [
+        hf.simulate(a, model, clients, local, 3, seed=seed, evaluate=hf.evaluate.on(test))
+        for a in (hf.algorithms.fedavg(), hf.algorithms.scaffold())
+        for seed in (0, 1)
+    ]
+
+
+def without_seconds(found):
+    return [{k: v for k, v in record.items() if not k.startswith("seconds")} for record in found]
+
+
+def test_the_numbers_are_those_of_the_command(folder, runs):
+    theirs = load([folder])
+    mine = hf.compare(runs, target=0.5)
+    assert without_seconds(records(mine.results)) == without_seconds(records(theirs))
+    for one, other in zip(mine.results.methods, theirs.methods, strict=True):
+        assert one.clients == other.clients
+        assert one.averages_over == other.averages_over
+    assert without_seconds(records(hf.compare(folder).results)) == without_seconds(records(theirs))
+
+
+def test_frames_have_a_row_for_each_method_or_each_round(runs):
+    found = hf.compare(runs, target=0.5)
+    frame = found.to_frame()
+    assert frame["method"].tolist() == ["fedavg", "scaffold"]
+    ended = np.mean([runs[0].history.final("accuracy"), runs[1].history.final("accuracy")])
+    assert frame["final"][0] == pytest.approx(ended, abs=0)
+    each = found.to_frame(each_round=True)
+    assert len(each) == 2 * 2 * 3
+    assert each.query("method == 'scaffold' and run == 1")["loss"].tolist() == (
+        runs[3].history["loss"].tolist()
+    )
+
+
+def test_the_table_prints_and_is_html(runs):
+    found = hf.compare({"plain": runs[:2], EVIL: runs[2:]}, target=0.5, baseline=EVIL)
+    text = repr(found)
+    assert text.startswith("2 methods to accuracy 0.5")
+    assert "plain" in text
+    page = shown(found)
+    assert EVIL in page
+    assert f"less than {EVIL}" in page
+    assert repr(found.table()) == text
+    assert hf.compare(runs[0]).results.target is None
+
+
+def test_plots_draw_the_curves_of_the_report(runs):
+    figure = hf.compare(runs, target=0.5).plot()
+    lines = [trace for trace in figure.data if trace.mode == "lines+markers"]
+    assert [line.name for line in lines] == ["FedAvg", "SCAFFOLD"]
+    mean = (runs[0].history["accuracy"] + runs[1].history["accuracy"]) / 2
+    np.testing.assert_allclose(lines[0].y, mean, rtol=0, atol=1e-15)
+    assert len(figure.data) == 4  # with a band each
+    assert [shape.y0 for shape in figure.layout.shapes] == [0.5]
+    one = runs[0].plot("loss", x="megabytes")
+    assert one.data[0].y == pytest.approx(runs[0].history["loss"], abs=0)
+    assert one.data[0].x[-1] == pytest.approx(runs[0].ledger.total / 1e6)
+    assert one.layout.yaxis.title.text == "loss"
+    with pytest.raises(hf.HoldfastError, match="did you mean `loss`"):
+        runs[0].plot("los")
+    with pytest.raises(hf.HoldfastError, match="did you mean `rounds`"):
+        runs[0].plot(x="round")
+
+
+def test_labels_of_a_plot_are_no_markup(runs):
+    figure = hf.compare({EVIL: runs[0]}).plot()
+    assert "<script" not in figure.to_json().replace("\\u003c", "<").replace("&lt;", "")
+
+
+def test_the_page_and_figures_are_written(runs, folder, tmp_path):
+    page = hf.report(runs, tmp_path / "page.html", target=0.5, name="two methods")
+    text = page.read_text("utf-8")
+    assert "two methods" in text
+    assert "Made from results of hf.simulate" in text
+    made = hf.figures([*runs, folder], tmp_path / "figures")
+    assert {path.suffix for path in made} == {".pdf", ".png"}
+    assert all(path.stat().st_size > 1000 for path in made)
+
+
+def test_runs_and_folders_stand_beside_each_other(runs, folder):
+    found = hf.compare([runs[0], folder])
+    labels = [method.label for method in found.results.methods]
+    assert labels == ["fedavg (runs)", "fedavg (run)", "scaffold"]
+
+
+def test_what_was_only_in_memory_leaves_nothing_behind(runs):
+    found = hf.compare(runs)
+    place = found.results.folders[0].path
+    assert place.exists()
+    del found
+    gc.collect()
+    assert not place.exists()
+
+
+def test_the_text_is_no_wider_than_a_page(runs):
+    assert max(map(len, repr(hf.compare(runs, target=0.5)).splitlines())) <= 120
+    assert Console(width=80).width == 80
+
+
+def other_rate(run):
+    local = dataclasses.replace(run.experiment.local, learning_rate=0.2)
+    return hf.simulate(dataclasses.replace(run.experiment, local=local, seed=7), rounds=1)
+
+
+def test_what_cannot_be_compared_is_refused(runs):
+    for given, said in (
+        ([], "no runs are given"),
+        ({"a": []}, "no runs are given"),
+        ([3], "3 is a int; give results of hf.simulate"),
+        (3, "3 is a int; give results of hf.simulate"),
+        ({"a": "runs/digits"}, "give results of hf.simulate"),
+        ([runs[0], runs[0]], "two runs of `fedavg` have seed 0"),
+        ([runs[0], other_rate(runs[0])], "differ in their local training; give them labels"),
+        (runs[0].history, "give results of hf.simulate"),
+    ):
+        with pytest.raises(hf.HoldfastError, match=said):
+            hf.compare(given)
+    with pytest.raises(hf.HoldfastError, match="no method `fedavgg`; did you mean `fedavg`"):
+        hf.compare(runs, baseline="fedavgg")
+    with pytest.raises(hf.HoldfastError, match="did you mean `target`"):
+        hf.compare(runs, targt=0.5)
+    unmeasured = hf.simulate(dataclasses.replace(runs[0].experiment, evaluate=None), rounds=1)
+    with pytest.raises(hf.HoldfastError, match=r"measured nothing; give simulate\(evaluate="):
+        hf.compare(unmeasured)
