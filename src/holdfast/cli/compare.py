@@ -58,6 +58,25 @@ def report(
     target: Target = None,
     metric: Metric = None,
     window: Window = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LABEL=NAME", help="What a method or a metric is to be called. Repeatable."
+        ),
+    ] = None,
+    values: Annotated[
+        str | None,
+        typer.Option(
+            "--range",
+            metavar="LOW:HIGH",
+            help="The values on the metric's axis; where lines differ unless given.",
+        ),
+    ] = None,
+    width: Annotated[
+        float | None,
+        typer.Option(help="Of figures, in inches; 3.33, a column of two, unless given."),
+    ] = None,
+    height: Annotated[float | None, typer.Option(help="Of figures, in inches.")] = None,
 ) -> None:
     """Make one self-contained HTML page of the results, which works offline.
 
@@ -65,15 +84,23 @@ def report(
 
     [bold]holdfast report runs/digits[/]
     [bold]holdfast report runs/digits runs/digits-2 --out both.html --figures figures[/]
+    [bold]holdfast report runs/digits --names "feddyn=Ours" --range 0.9:1 --figures figures --width 6.9[/]
     """
+    from holdfast.report.appearance import COLUMN, Appearance, names_of, range_of
     from holdfast.report.page import write
     from holdfast.runs import results
 
     found = results.load(folders, target, metric, window)
-    page = write(found, output or found.folders[0].report_file)
+    shown = Appearance(
+        names_of(names or [], found),
+        None if values is None else range_of(values),
+        COLUMN if width is None else width,
+        height,
+    )
+    page = write(found, output or found.folders[0].report_file, shown)
     out.print(f"report    {page}", highlight=False, markup=False)
     if figures is not None:
         from holdfast.report.figures import write as draw
 
-        for path in draw(found, figures):
+        for path in draw(found, figures, shown):
             out.print(f"figure    {path}", highlight=False, markup=False)

@@ -112,6 +112,32 @@ def curve(table: Measured, metric: str) -> Curve | None:
     )
 
 
+def where_lines_differ(
+    several: Sequence[Curve], lines: Sequence[float] = (), along: str = "rounds"
+) -> tuple[float, float] | None:
+    """The range of values from the first fifth on; None where that is nearly everything.
+
+    In the rise before it lines are all over the place, and it would flatten what follows.
+
+    Args:
+        several: the curves.
+        lines: further values that are to be seen.
+        along: the axis: rounds, megabytes or seconds.
+    """
+    last = max((float(getattr(c, along)[-1]) for c in several), default=0.0)
+    late = [getattr(c, along) >= 0.2 * last for c in several]
+    ends = [np.concatenate([c.mean - c.deviation, c.mean + c.deviation]) for c in several]
+    seen = [e[np.tile(keep, 2)] for e, keep in zip(ends, late, strict=True)]
+    if not seen:
+        return None
+    values, everything = np.concatenate([*seen, np.asarray(lines, float)]), np.concatenate(ends)
+    low, high = float(values.min()), float(values.max())
+    if high - low > 0.75 * float(np.ptp(everything)):
+        return None
+    room = 0.06 * (high - low or abs(high) or 1.0)
+    return low - room, high + room
+
+
 def _spent(table: Measured, names: tuple[str, ...]) -> np.ndarray:
     costs = np.sum([table.column(name) for name in names], axis=0)
     known = ~np.isnan(costs)
