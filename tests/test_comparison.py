@@ -95,7 +95,8 @@ def test_plots_draw_the_curves_of_the_report(runs):
     lines = [trace for trace in figure.data if trace.mode == "lines+markers"]
     assert [line.name for line in lines] == ["FedAvg", "SCAFFOLD"]
     mean = (runs[0].history["accuracy"] + runs[1].history["accuracy"]) / 2
-    np.testing.assert_allclose(lines[0].y, mean, rtol=0, atol=1e-15)
+    assert lines[0].x[0] == 0  # the model before training
+    np.testing.assert_allclose(lines[0].y[1:], mean, rtol=0, atol=1e-15)
     assert len(figure.data) == 4  # with a band each
     assert [shape.y0 for shape in figure.layout.shapes] == [0.5]
     one = runs[0].plot("loss", x="megabytes")
