@@ -1,13 +1,29 @@
 """`holdfast compare` and `holdfast report`: what came of runs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from holdfast.cli import complete
-from holdfast.cli.console import out
+from holdfast.cli.console import out, whole
 from holdfast.cli.options import Folders, Metric, Target, Window
+
+if TYPE_CHECKING:
+    from holdfast.runs.results import Results
+
+
+def say_verdict(found: "Results") -> None:
+    """Whether it is worth it, in words; nothing where test rows were not predicted."""
+    from holdfast.runs.verdict import verdict
+
+    known = verdict(found)
+    if known is not None:
+        console = whole()
+        console.print()
+        console.print(known.sentence, style="bold", highlight=False, markup=False)
+        for sentence in known.sentences[1:]:
+            console.print(sentence, highlight=False, markup=False)
 
 
 def compare(
@@ -39,7 +55,8 @@ def compare(
     from holdfast.runs.compare import table, write_csv
 
     found = results.load(folders, target, metric, window)
-    out.print(table(found, baseline, out))
+    whole().print(table(found, baseline, whole()))
+    say_verdict(found)
     if csv is not None:
         written = write_csv(found, csv, baseline)
         out.print(f"figures   {written}", highlight=False, markup=False)

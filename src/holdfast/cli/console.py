@@ -11,6 +11,13 @@ from holdfast.errors import HoldfastError, file_errors_said
 
 out = Console()
 err = Console(stderr=True)
+# Of a line that nobody wraps.
+_ENDLESS = 10_000
+
+
+def whole() -> Console:
+    """Standard output; into a file or a pipe with lines as long as they are, whatever the terminal."""
+    return out if out.is_terminal else Console(file=out.file, width=_ENDLESS, quiet=out.quiet)
 
 
 def printable(text: str) -> str:

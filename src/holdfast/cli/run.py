@@ -10,7 +10,8 @@ import typer
 from rich.markup import escape
 
 from holdfast.cli import complete
-from holdfast.cli.console import err, out
+from holdfast.cli.compare import say_verdict
+from holdfast.cli.console import err, out, whole
 from holdfast.cli.describe import describe
 from holdfast.cli.machine import use_if_given
 from holdfast.cli.options import Coordinator, Processes, Rank, Track, Trusted
@@ -184,7 +185,7 @@ def _carry_out(study: "Study", folder: Any, report: bool, track: list[str]) -> N
         )
         raise typer.Exit(1)
     found = results.load([folder.path])
-    out.print(table(found, console=out))
+    whole().print(table(found, console=whole()))
     out.print(f"results   {folder.path}", highlight=False, markup=False)
     if report:
         from holdfast.report.page import write
@@ -193,5 +194,6 @@ def _carry_out(study: "Study", folder: Any, report: bool, track: list[str]) -> N
         out.print(f"report    {page}", highlight=False, markup=False)
     for line in tracked:
         out.print(line, highlight=False, markup=False, soft_wrap=True)
+    say_verdict(found)
     if failures:
         raise typer.Exit(1)
