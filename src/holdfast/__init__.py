@@ -1,6 +1,7 @@
 """holdfast: federated learning for data that disagrees."""
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
+        # A room is imported alone: whoever asks may be one that all that is public needs.
+        if not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}"):
+            return importlib.import_module(f"{__name__}.{name}")
         if not name.startswith("__") or name == "__all__":
             public = importlib.import_module("holdfast.public")
             # While that is being imported it lists nothing yet, and Python goes on to look for a module.
