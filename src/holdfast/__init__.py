@@ -1,6 +1,5 @@
 """holdfast: federated learning for data that disagrees."""
 
-import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
@@ -11,18 +10,19 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from holdfast.public import *  # noqa: F403
 else:
+    # Functions that have the name of a room.
+    _NO_ROOM = ("report",)
 
     def __getattr__(name: str) -> Any:
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(name)
         # A room is imported alone: whoever asks may be one that all that is public needs.
-        if not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}"):
-            return importlib.import_module(f"{__name__}.{name}")
-        if not name.startswith("__") or name == "__all__":
-            public = importlib.import_module("holdfast.public")
-            # While that is being imported it lists nothing yet, and Python goes on to look for a module.
-            if hasattr(public, "__all__"):
-                globals().update({n: getattr(public, n) for n in ("__all__", *public.__all__)})
-        if name not in globals():
+        if name not in _NO_ROOM and importlib.util.find_spec(f"holdfast.{name}") is not None:
+            return importlib.import_module(f"holdfast.{name}")
+        public = importlib.import_module("holdfast.public")
+        if name != "__all__" and name not in public.__all__:
             raise AttributeError(f"module `holdfast` has no attribute `{name}`", name=name)
+        globals().update({n: getattr(public, n) for n in ("__all__", *public.__all__)})
         return globals()[name]
 
     def __dir__() -> list[str]:

@@ -1,7 +1,9 @@
 """The command itself: its version, its help, and `python -m holdfast`."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +14,7 @@ from holdfast.cli import COMMANDS, app
 # Runs the command in a process of its own and says whether JAX was imported for it.
 WITHOUT_JAX = """
 import sys
+from pathlib import Path
 from holdfast.cli import main
 sys.argv[0] = "holdfast"
 try:
@@ -51,3 +54,50 @@ def test_help_of_a_command_has_an_example(name):
     shown = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "80", "TERM": "dumb"}).output
     assert f"holdfast {name}" in shown.partition("Example")[2]
     assert max(map(len, shown.splitlines())) <= 80
+
+
+# A process for each room, forked from one that has what all of them need.
+EACH_ROOM_FIRST = """
+import os, sys
+import flax, jax, optax, plotly, pydantic, rich.console, scipy
+failed = []
+for name in sys.argv[1:]:
+    child = os.fork()
+    if child == 0:
+        __import__(name)
+        os._exit(0)
+    failed += [name] * (os.waitpid(child, 0)[1] != 0)
+sys.exit(" ".join(failed) or 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_any_room_may_be_imported_first():
+    package = Path(holdfast.__file__).parent
+    rooms = [f"holdfast.{p.parent.name}" for p in sorted(package.glob("*/__init__.py"))]
+    modules = ["holdfast.runs.results", "holdfast.report.page", "holdfast.record.history"]
+    command = [sys.executable, "-W", "ignore", "-c", EACH_ROOM_FIRST, *rooms, *modules]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_public_names_and_rooms_are_there_when_asked_for():
+    lines = """
+import sys
+from pathlib import Path
+import holdfast as hf
+assert "jax" not in sys.modules
+assert hf.metrics.__name__ == "holdfast.metrics"
+assert "holdfast.public" not in sys.modules
+assert callable(hf.report)  # and there is a room of that name
+assert hf.Clients.__name__ == "Clients"
+assert {"Clients", "simulate", "data"} <= set(hf.__all__) & set(dir(hf))
+from holdfast import *
+assert simulate is hf.simulate
+try:
+    hf.nothing
+except AttributeError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True)
+    assert done.stdout == "module `holdfast` has no attribute `nothing`\n", done.stderr
