@@ -240,7 +240,7 @@ CASES = {
     **{
         f"cohort {v!r}": (
             lambda v=v: run(cohort=v),
-            "simulate: cohort=.*; give one of hf.cohorts, such",
+            "simulate: cohort=.*; .*hf.cohorts",
         )
         for v in ("fixed", 3, 0.5, [0, 1], hf.cohorts.Everyone)
     },

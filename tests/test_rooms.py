@@ -11,6 +11,7 @@ PACKAGE = Path(holdfast.__file__).parent
 # From the ground up: a room imports from those before it, and within itself.
 ORDER = (
     ("errors", "markup"),
+    ("origin",),
     ("trees",),
     ("core.struct", "core.keys", "core.debug"),
     ("core.hyper",),

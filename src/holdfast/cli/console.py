@@ -38,22 +38,26 @@ def said_in_one_line(command: Callable[..., Any]) -> Callable[..., Any]:
             with file_errors_said():
                 return command(*args, **kwargs)
         except HoldfastError as error:
-            raise _ended(str(error), error.exit_code) from None
+            raise _ended(str(error), error.exit_code, error) from None
         except Exception as error:
             said = _of_own_code(error)
             if said is None:
                 raise
-            raise _ended(said, HoldfastError.exit_code) from None
+            raise _ended(said, HoldfastError.exit_code, error) from None
 
     return wrapped
 
 
-def _ended(said: str, code: int) -> typer.Exit:
-    """Say what is wrong; how the command then ends."""
-    from holdfast import processes
+def _ended(said: str, code: int, error: Exception) -> typer.Exit:
+    """Say what is wrong, with the lines of own code it came through; how the command then ends."""
+    from holdfast import origin, processes
 
     err.print("[bold red]error[/] ", end="")
     err.print(printable(said), markup=False, highlight=False, soft_wrap=True)
+    for line in origin.excerpt(error):
+        err.print(
+            f"  {printable(line)}", style="dim", markup=False, highlight=False, soft_wrap=True
+        )
     processes.let_the_first_speak()
     return typer.Exit(code)
 

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from holdfast.errors import HoldfastError
+from holdfast.origin import shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +171,7 @@ def explained(what: str, anywhere: bool = True) -> Iterator[None]:
 def describe(error: BaseException) -> str:
     """What was raised and where, in one line: the last line of one's own code on the way."""
     if isinstance(error, SyntaxError) and error.filename:
-        return f"{_shown(error.filename)}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+        return f"{shown(error.filename)}, line {error.lineno}: {type(error).__name__}: {error.msg}"
     said = " ".join(str(error).split()) or "no message"
     said = said if len(said) <= 300 else f"{said[:297]}..."
     line = line_in_own_code(error)
@@ -185,9 +186,4 @@ def line_in_own_code(error: BaseException) -> str | None:
         for frame in traceback.extract_tb(error.__traceback__)
         if any(Path(frame.filename).parent == folder for folder in folders)
     ]
-    return f"{_shown(frames[-1].filename)}, line {frames[-1].lineno}" if frames else None
-
-
-def _shown(file: str) -> str:
-    path = Path(file)
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+    return f"{shown(frames[-1].filename)}, line {frames[-1].lineno}" if frames else None

@@ -15,7 +15,7 @@ from holdfast.core.keys import Purpose
 from holdfast.core.local import Local, steps_at
 from holdfast.core.round import Template, template
 from holdfast.core.rule import Need
-from holdfast.data.clients import Clients, check_finite
+from holdfast.data.clients import Clients, Examples, check_finite
 from holdfast.engine import choose, select_trial
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.debug import DebugEngine
@@ -26,9 +26,11 @@ from holdfast.engine.populations import JoinedCohort
 from holdfast.engine.protocol import Engine
 from holdfast.engine.select import Selection
 from holdfast.engine.server import Server
+from holdfast.engine.slips import meant
 from holdfast.errors import HoldfastError, brief, expect
 from holdfast.evaluate.protocol import Evaluator
 from holdfast.models.model import Model
+from holdfast.origin import of_traced_value, place
 from holdfast.record.identity import describe, digest
 from holdfast.trees import Tree, describe_shapes, nbytes
 
@@ -291,9 +293,11 @@ def _check_loss(model: Model, params: Tree, examples: Tree, rows: int, engine: E
             losses = jax.eval_shape(model.losses, params, batch, key)
         # Whatever the model's library raises.
         except Exception as error:
-            raise HoldfastError(
+            asked, where = of_traced_value(error), place(error)
+            at = "engine=hf.DebugEngine() shows where." if where is None else f"Raised by {where}."
+            raise asked or HoldfastError(
                 f"simulate: the model's loss cannot take a batch of {describe_shapes(batch)}: "
-                f"{str(error).splitlines()[0]} (engine=hf.DebugEngine() shows where.)",
+                f"{(str(error) or type(error).__name__).splitlines()[0]} ({at})",
                 about=("model",),
             ) from None
     if getattr(losses, "shape", None) != (rows,):
@@ -368,7 +372,8 @@ def _check_protocols(given: Experiment) -> None:
             continue
         if isinstance(value, type) or not all(hasattr(value, member) for member in members):
             raise HoldfastError(
-                f"simulate: {name}={brief(value)} is a {type(value).__name__}; give {wanted}.",
+                f"simulate: {name}={brief(value)} is a {type(value).__name__}; "
+                f"{meant(name, value) or f'give {wanted}'}.",
                 about=(name,),
             )
     if not isinstance(given.select, bool | np.bool_):
@@ -396,4 +401,6 @@ def _check_locals(given: Experiment) -> None:
 def _as_sequence(evaluate: Any) -> tuple[Evaluator, ...]:
     if evaluate is None:
         return ()
-    return tuple(evaluate) if isinstance(evaluate, list | tuple) else (evaluate,)
+    # Examples are a tuple too, and no evaluators.
+    several = isinstance(evaluate, list | tuple) and not isinstance(evaluate, Examples)
+    return tuple(evaluate) if several else (evaluate,)

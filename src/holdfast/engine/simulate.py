@@ -24,6 +24,7 @@ from holdfast.engine.simulation import Simulation
 from holdfast.errors import HoldfastError, expect, explain_arguments, whole_number
 from holdfast.evaluate.protocol import EvaluationView
 from holdfast.models.model import Model
+from holdfast.origin import OwnCodeSaid
 from holdfast.record.checkpoint import Checkpoint
 from holdfast.record.history import History
 from holdfast.record.ledger import Ledger
@@ -64,7 +65,8 @@ def rounds(
         (2, 2)
     """
     given = described("rounds", algorithm, model, clients, local, settings, ("start",))
-    simulation = Simulation(given)
+    with OwnCodeSaid():
+        simulation = Simulation(given)
     return _advance_for_ever(simulation, simulation.go_on_from(start))
 
 
@@ -72,7 +74,8 @@ def _advance_for_ever(
     simulation: Simulation, state: RunState
 ) -> Generator[RunState, RunState | None, None]:
     while True:
-        state = simulation.advance(state)
+        with OwnCodeSaid():
+            state = simulation.advance(state)
         state = (yield state) or state
 
 
@@ -218,17 +221,18 @@ def simulate(
             f"simulate: on_round={on_round!r}; give a function of the state after a round.",
             about=("on_round",),
         )
-    simulation = Simulation(given, None if store is None else Path(store.folder))
+    with OwnCodeSaid():
+        simulation = Simulation(given, None if store is None else Path(store.folder))
 
-    def seen(state: RunState) -> None:
-        if on_round is not None:
-            on_round(state)
-        bar.advance(state)
+        def seen(state: RunState) -> None:
+            if on_round is not None:
+                on_round(state)
+            bar.advance(state)
 
-    bar = of_run(given.algorithm.name, rounds, progress)
-    # From before saves are read until the last one is written.
-    with nullcontext() if store is None else held(Path(store.folder)), bar:
-        return Run(simulation, _carried_out(simulation, start, rounds, store, seen, until))
+        bar = of_run(given.algorithm.name, rounds, progress)
+        # From before saves are read until the last one is written.
+        with nullcontext() if store is None else held(Path(store.folder)), bar:
+            return Run(simulation, _carried_out(simulation, start, rounds, store, seen, until))
 
 
 def _carried_out(

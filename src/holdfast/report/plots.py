@@ -58,7 +58,8 @@ def plot_run(run: Run, metric: str | None = None, x: str = "rounds") -> "Figure"
     """The same of one run in memory."""
     name = run.experiment.algorithm.name
     metric = metric or in_memory.metric_of({name: (run,)})
-    return plot([MethodResult(name, (run.history,), (), complete=True)], metric, x)
+    start = run.simulation.measure_start()
+    return plot([MethodResult(name, (run.history,), (), True, starts=(start,))], metric, x)
 
 
 def _traces(method: MethodResult, curve: curves.Curve, number: int, x: str) -> list[Any]:
