@@ -17,6 +17,7 @@ from holdfast.cli.machine import use_machine
 from holdfast.cli.names import list_names, show
 from holdfast.cli.new import new
 from holdfast.cli.run import resume, run
+from holdfast.cli.watch import watch
 
 __all__ = ["app", "main", "use_machine"]
 
@@ -29,6 +30,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "show": show,
     "compare": compare,
     "report": report,
+    "watch": watch,
 }
 
 app = typer.Typer(

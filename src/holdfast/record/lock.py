@@ -70,6 +70,27 @@ def refuse_held(folder: Path) -> None:
             _refuse_left(folder, 1)
 
 
+def is_held_by_living_process(folder: Path) -> bool:
+    """Whether the process that last signed the folder's lock is there, as far as this machine can tell.
+
+    Who only looks on must not take the lock, not even for an instant: a run might just ask for it.
+    """
+    try:
+        about = json.loads((folder / LOCK).read_bytes())
+        process, machine = int(about["process"]), about["machine"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    if machine != socket.gethostname():
+        return True  # nobody can know; its files will tell
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def _refuse_left(folder: Path, first: int) -> None:
     """Refuse what a process of another run holds, from this number on."""
     for path in folder.glob(f"{LOCK}-*"):

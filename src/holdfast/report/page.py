@@ -1,6 +1,7 @@
 """One HTML page of the results that needs nothing but itself: no network, no server, no other file."""
 
 import base64
+import functools
 import gzip
 import html
 import importlib.util
@@ -27,6 +28,7 @@ _SCRIPTS = (
     "clients",
     "splits",
     "configuration",
+    "live",
     "start",
 )
 
@@ -41,7 +43,11 @@ def write(results: Results, path: Path, appearance: Appearance = PLAIN) -> Path:
 
 def render(results: Results, appearance: Appearance = PLAIN) -> str:
     """The page as text."""
-    values = content(results, appearance)
+    return filled(content(results, appearance))
+
+
+def filled(values: dict[str, Any]) -> str:
+    """The page with these values."""
     return string.Template(_part("page.html")).substitute(
         title=html.escape(values["title"]),
         summary=html.escape(values["summary"]).replace(" ± ", "&nbsp;±&nbsp;"),
@@ -74,6 +80,7 @@ def as_json(values: Any) -> str:
     return text.replace("<", r"\u003c")
 
 
+@functools.cache
 def _plotly() -> str:
     """plotly.js as the Python package ships it, compressed to less than half; browsers unpack it."""
     spec = importlib.util.find_spec("plotly")

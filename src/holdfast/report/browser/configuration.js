@@ -14,6 +14,7 @@ function highlighted(text) {
 }
 
 function buildSettings() {
+  byId("settings").replaceChildren();
   for (const { folder, facts } of data.settings) {
     if (data.settings.length > 1) byId("settings").append(element("h3", {}, folder));
     const list = element("dl", { class: "setting" });
@@ -23,6 +24,7 @@ function buildSettings() {
 }
 
 function buildConfiguration() {
+  byId("configuration-list").replaceChildren();
   for (const { folder, text } of data.configurations) {
     const box = element("details");
     box.append(element("summary", {}, `${folder}/experiment.toml`), element("pre", { tabindex: "0" }, highlighted(text)));
@@ -41,6 +43,7 @@ function command(text) {
 
 function buildReproduce() {
   const box = byId("reproduce-list");
+  box.replaceChildren();
   box.append(element("p", { class: "note" }, "The experiment file holds everything that was set, on the command line too. With the same versions on the same kind of machine the results are the same, seconds aside."));
   for (const about of data.environments) {
     if (data.environments.length > 1) box.append(element("h3", {}, about.folder));

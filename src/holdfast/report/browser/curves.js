@@ -120,7 +120,7 @@ function describeCurves(zoomed) {
     several ? "Lines are means over seeds, bands ± one standard deviation." : "One seed; no band.",
     start ? "Round 0 is the model before training." : "",
     zoomed ? "The axis shows the values where lines differ; tick “whole range” for all of them." : "",
-    references.length ? `${listed(references.map((m) => m.name))}: where it ended, as a line to compare with.` : "",
+    references().length ? `${listed(references().map((m) => m.name))}: where it ended, as a line to compare with.` : "",
     unequal ? "Seeds are of unequal length: the mean is over those that got so far." : "",
     without.length ? `Not measured by ${without.join(", ")}.` : "",
     lowerIsBetter() ? "Lower is better." : "",

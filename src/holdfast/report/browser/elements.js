@@ -1,4 +1,4 @@
-const data = JSON.parse(document.getElementById("data").textContent);
+let data = JSON.parse(document.getElementById("data").textContent); // of a run that is watched, replaced as it goes on
 const hidden = new Set(); // numbers of the methods not shown
 const AXES = {
   rounds: { name: "rounds", title: "round", hover: "round %{x}" },
@@ -33,8 +33,8 @@ const unbroken = (text) => text.replaceAll(" ± ", "\u00a0±\u00a0");
 const narrow = () => innerWidth <= 640;
 
 // Ends of the scale are drawn as lines to compare with, where there is something to compare.
-const references = data.methods.some((m) => !m.reference) ? data.methods.filter((m) => m.reference) : [];
-const isReference = (number) => references.includes(data.methods[number]);
+const references = () => (data.methods.some((m) => !m.reference) ? data.methods.filter((m) => m.reference) : []);
+const isReference = (number) => references().includes(data.methods[number]);
 
 // Four digits of a value and two of how far it scatters, if it does.
 const figure = (value) => String(Number(value.toPrecision(4)));

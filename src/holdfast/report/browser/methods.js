@@ -26,14 +26,15 @@ function recolourSwatches() {
 
 function buildChips() {
   const box = byId("chips");
+  box.replaceChildren();
   data.methods.forEach((method, number) => {
-    const chip = element("button", { type: "button", class: "chip", "aria-pressed": "true", title: method.label });
+    const chip = element("button", { type: "button", class: "chip", "aria-pressed": String(!hidden.has(number)), title: method.label });
     chip.append(swatch(method), element("span", {}, method.name));
     chip.addEventListener("click", () => toggle(number));
     box.append(chip);
   });
   const all = element("button", { type: "button", class: "quiet", id: "show-all" }, "Show all");
-  all.hidden = true;
+  all.hidden = hidden.size === 0;
   all.addEventListener("click", () => {
     hidden.clear();
     box.querySelector(".chip").focus();
@@ -58,6 +59,7 @@ function showHidden() {
 // ---------------------------------------------------------------- highlights
 
 function buildHighlights() {
+  byId("highlights").replaceChildren();
   for (const { title, value, method, note } of data.highlights) {
     const card = element("div", { class: "card" });
     card.append(

@@ -1,6 +1,7 @@
 function buildSplits() {
+  const box = byId("split-list");
+  box.replaceChildren();
   data.splits.forEach((split, n) => {
-    const box = byId("split-list");
     if (data.splits.length > 1) box.append(element("h3", {}, split.folders.join(", ")));
     box.append(element("div", { class: split.counts ? "chart short" : "chart low", id: `split-${n}`, role: "img", "aria-labelledby": "splits-title" }));
     const partly = split.counts && split.order.length < split.clients

@@ -1,31 +1,37 @@
 function fill(select, names, current, change) {
-  select.append(...names.map((name) => element("option", { value: name }, readable(name))));
+  select.replaceChildren(...names.map((name) => element("option", { value: name }, readable(name))));
   select.value = current;
-  select.addEventListener("change", () => change(select.value));
+  select.onchange = () => change(select.value);
 }
 
+// What was chosen before stays chosen where it is still there.
+const still = (choice, names) => (names.includes(choice) ? choice : names[0]);
+
 function buildControls() {
+  chosen.metric = still(chosen.metric, data.metrics);
   fill(byId("metric"), data.metrics, chosen.metric, (name) => { chosen.metric = name; redraw(drawCurves); });
+  byId("axis").replaceChildren(byId("axis").querySelector("legend"));
   for (const [key, { name }] of Object.entries(AXES)) {
     const input = element("input", { type: "radio", name: "axis", value: key });
     input.checked = key === chosen.axis;
     input.addEventListener("change", () => { chosen.axis = key; redraw(drawCurves); });
     byId("axis").append(element("label", {}, input, element("span", {}, name)));
   }
-  byId("log").addEventListener("change", (event) => { chosen.log = event.target.checked; redraw(drawCurves); });
-  byId("whole").addEventListener("change", (event) => { chosen.whole = event.target.checked; redraw(drawCurves); });
+  byId("log").onchange = (event) => { chosen.log = event.target.checked; redraw(drawCurves); };
+  byId("whole").onchange = (event) => { chosen.whole = event.target.checked; redraw(drawCurves); };
   if (data.sweep) {
     byId("sweep").hidden = false;
     const names = (list) => list.map((one) => one.name);
-    [chosen.swept, chosen.figure] = [data.sweep.keys[0].name, data.sweep.figures[0].name];
+    chosen.swept = still(chosen.swept, names(data.sweep.keys));
+    chosen.figure = still(chosen.figure, names(data.sweep.figures));
     fill(byId("sweep-key"), names(data.sweep.keys), chosen.swept, (name) => { chosen.swept = name; redraw(drawSweep); });
     fill(byId("sweep-figure"), names(data.sweep.figures), chosen.figure, (name) => { chosen.figure = name; redraw(drawSweep); });
   }
   const measured = Object.keys(data.clients);
   if (!measured.length) return;
   byId("clients").hidden = false;
-  chosen.clientMetric = measured[0];
-  fill(byId("client-metric"), measured, measured[0], (name) => { chosen.clientMetric = name; buildClients(); redraw(drawClients); });
+  chosen.clientMetric = still(chosen.clientMetric, measured);
+  fill(byId("client-metric"), measured, chosen.clientMetric, (name) => { chosen.clientMetric = name; buildClients(); redraw(drawClients); });
   buildClients();
 }
 
@@ -63,15 +69,21 @@ function apologise(error) {
     box.replaceChildren(element("p", { class: "note" }, `The charts need a browser of 2023 or later (${error}). The tables are complete.`));
 }
 
-buildSettings();
-buildHighlights();
-buildChips();
-buildStandings();
-buildSplits();
-buildControls();
-buildConfiguration();
-buildReproduce();
+function build() {
+  byId("summary").textContent = unbroken(data.summary);
+  buildSettings();
+  buildHighlights();
+  buildChips();
+  buildStandings();
+  buildSplits();
+  buildControls();
+  buildConfiguration();
+  buildReproduce();
+}
+
+build();
 buildTheme();
+follow();
 let wasNarrow = narrow();
 addEventListener("resize", () => {
   if (wasNarrow !== narrow()) drawAll();

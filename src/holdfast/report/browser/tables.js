@@ -84,7 +84,7 @@ function buildStandings() {
   const several = data.methods.some((m) => m.seeds > 1);
   const parts = [several ? "Mean ± standard deviation over seeds." : "A single seed."];
   if (data.window > 1) parts.push(`Final: the mean of the last ${data.window} evaluations; curves are of single ones.`);
-  if (references.length) parts.push(`${listed(references.map((m) => m.name))}: to compare with, not ranked.`);
+  if (references().length) parts.push(`${listed(references().map((m) => m.name))}: to compare with, not ranked.`);
   parts.push(...data.notes, "Megabytes count both directions. Click a heading to sort.");
   byId("standings-note").textContent = parts.join("\n");
 }
