@@ -32,6 +32,10 @@ def describe(study: "Study") -> None:
     names = ", ".join(dict.fromkeys(m.of for m in study.methods))
     seeds = f"{len(study.seeds)} seed{'s' * (len(study.seeds) > 1)}"
     add("methods", f"{names}; {study.rounds} rounds, {seeds} each")
+    if study.splits:
+        listed = ", ".join(map(str, study.splits))
+        redrawn = "clients and test rows" if study.tested_per_trained else "clients"
+        add("splits", f"{listed}: {redrawn} drawn anew for each; the first is shown")
     for steps in dict.fromkeys(m.adapt for m in study.methods if m.adapt):
         who = ", ".join(m.label for m in study.methods if m.adapt == steps)
         add("adapt", f"{who}: clients' own models after {steps} on their data")
@@ -41,8 +45,9 @@ def describe(study: "Study") -> None:
             points = [m.swept.values for m in swept if m.of == of]
             count = f"{len(points)} point{'s' * (len(points) > 1)}"
             add("sweep", f"{of}: {count}, {_ranges(points)}")
-        runs = len(study.methods) * len(study.seeds)
-        add("runs", f"{len(study.methods)} methods x {seeds} = {runs} runs")
+    if swept or study.splits:
+        splits = f" x {len(study.splits)} splits" if study.splits else ""
+        add("runs", f"{len(study.methods)} methods{splits} x {seeds} = {study.runs} runs")
     out.print(lines)
     several = different_objectives(study.objectives)
     if several is not None:

@@ -153,7 +153,7 @@ def _carry_out(study: "Study", folder: Any, report: bool, track: list[str]) -> N
     from holdfast.runs.execute import execute
     from holdfast.runs.sinks import open_sink
 
-    runs = len(study.methods) * len(study.seeds)
+    runs = study.runs
     try:
         with ExitStack() as open_sinks:
             if not processes.is_first():

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from holdfast.client_states.storage import Storage
-from holdfast.config import evaluation, schema, sweep
+from holdfast.config import evaluation, schema, splits, sweep
 from holdfast.config.file import ExperimentFile, ExperimentFileError, KeyPath
 from holdfast.config.joined import Federation, check_sections, federation, metric_names
 from holdfast.config.making import (
@@ -39,6 +39,7 @@ from holdfast.evaluate.evaluators import Personal
 from holdfast.metrics import greater_is_better
 from holdfast.metrics.metric import check_target
 from holdfast.models import Model
+from holdfast.record.identity import digest
 from holdfast.rules import AdaptiveClip
 from holdfast.sweeps.naming import folder_name, label
 from holdfast.trees import Tree
@@ -105,6 +106,11 @@ class Study:
     objectives: dict[str, str] = dataclasses.field(default_factory=dict)
     # What each method is in the comparison, by its label: `federated`, `alone`, ...
     roles: dict[str, str] = dataclasses.field(default_factory=dict)
+    # Draws of the split that the study is repeated on, and which of them this is; none where it is one.
+    splits: tuple[int, ...] = ()
+    split: int | None = None
+    # Test rows per training row, where every draw has test rows of its own.
+    tested_per_trained: float | None = None
 
     @property
     def server(self) -> Server | None:
@@ -140,6 +146,25 @@ class Study:
         """The clients with the server's examples appended to each one's own."""
         assert self.server is not None
         return share(self.clients, self.server.source)
+
+    def of_split(self, number: int | None) -> "Study":
+        """The same study on another draw of its split; itself where there is one."""
+        if number == self.split:
+            return self
+        assert number is not None
+        found = _of_one_draw(splits.of(self.file, sections(self.file), number), True)
+        return dataclasses.replace(
+            found,
+            file=self.file,
+            splits=self.splits,
+            split=number,
+            tested_per_trained=self.tested_per_trained,
+        )
+
+    @property
+    def runs(self) -> int:
+        """How many runs it is: methods times splits times seeds."""
+        return len(self.methods) * max(1, len(self.splits)) * len(self.seeds)
 
     def experiment(self, method: Method, seed: int) -> Experiment:
         """What `simulate` runs for a method and a seed; made and checked once."""
@@ -181,8 +206,36 @@ def sections(file: ExperimentFile) -> FileSchema:
 def study(file: ExperimentFile, pretrained: bool = True) -> Study:
     """Build everything, and refuse what cannot work with the line it stands on.
 
-    To look at a file, `pretrained=False` leaves out training before the first round.
+    To look at a file, `pretrained=False` leaves out training before the first round. Of a file that asks
+    for several draws of its split all are built once, and the first is returned.
     """
+    numbers = splits.numbers(file, given := sections(file))
+    if not numbers:
+        return _of_one_draw(file, pretrained)
+    first = _of_one_draw(splits.of(file, given, numbers[0]), pretrained)
+    first = dataclasses.replace(first, file=file)
+    if len(numbers) == 1:
+        return first
+    whole, tests = digest(first.clients.contents), digest(first.test_sets)
+    redrawn = True
+    for number in numbers[1:]:
+        other = _of_one_draw(splits.of(file, given, number), pretrained=False)
+        own_rows = digest(other.test_sets) != tests
+        if not own_rows and digest(other.clients.contents) == whole:
+            key = "repeats" if "repeats" in given.partition else "splits"
+            raise file.error(
+                ("partition", key),
+                f"split {number} is the same as split {numbers[0]}: neither the partition nor the test rows "
+                f"are drawn by a seed; leave `{key}` out.",
+            )
+        redrawn = redrawn and own_rows
+    trained = int(first.clients.sizes.sum())
+    tested = sum(len(dataset.test.y) for dataset in first.datasets)
+    ratio = tested / trained if redrawn else None
+    return dataclasses.replace(first, splits=numbers, split=numbers[0], tested_per_trained=ratio)
+
+
+def _of_one_draw(file: ExperimentFile, pretrained: bool) -> Study:
     given = sections(file)
     trained = federation(file, given)
     model, clients, tests = trained.model, trained.clients, trained.tests

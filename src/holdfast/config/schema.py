@@ -295,6 +295,9 @@ class AlsoPartition(BaseModel):
     """What `[partition]` may have besides the arguments of its function."""
 
     max_examples: Count | None = None  # of a client, which keeps its first ones
+    # The study on several draws: so many, or those with these seeds.
+    repeats: Annotated[int, Strict(), Field(ge=1, le=_MOST_SEEDS)] | None = None
+    splits: _Seeds | None = None
 
 
 class AlsoModel(BaseModel):

@@ -60,6 +60,9 @@ def _methods(study: Study) -> dict[str, Any]:
         study.objectives,
         {m.label: str(m.swept.table["name"]) for m in study.methods},
         study.roles,
+        {"numbers": list(study.splits), "tested_per_trained": study.tested_per_trained}
+        if study.splits
+        else None,
     )
 
 
@@ -158,44 +161,48 @@ def _warnings_to(told: Callable[[str], None]) -> Iterator[None]:
 
 def _execute(study: Study, folder: RunFolder, progress: Progress, sinks: tuple[Sink, ...]) -> int:
     failures = 0
-    for method in study.methods:
-        for seed in study.seeds:
-            files = folder.seed_folder(method.folder, seed)
-            what = f"{method.label}, seed {seed}"
-            told = partial(_tell, folder, progress, what)
-            progress.begin(what)
-            # All or none: they read the same files, at different moments.
-            if processes.told_by_first(str(files.complete)) == "True":
-                progress.end("complete")
-                continue
-            for name in files.damaged():
-                told(f"{name} was missing or damaged; written again from the last save")
-            try:
-                with _warnings_to(told):
-                    run = _run(study, method, seed, files, folder, progress, sinks)
-            except RoundFailedError as error:
-                failures += 1
-                files.path.mkdir(parents=True, exist_ok=True)
-                write_whole(files.path / "failed.json", json.dumps({"message": str(error)}))
-                folder.log(f"{what}: {error}")
-                progress.end(f"failed: {error}")
-                continue
-            except KeyboardInterrupt:
-                folder.log(f"{what}: stopped by the user")
-                raise
-            history = run.history
-            times = history["seconds"].sum(), history["compile_seconds"].sum()
-            spent = f"{times[0]:.1f} s, and {times[1]:.1f} s to compile"
-            folder.log(
-                f"{what}: round {run.state.round}, {_last(run.state, study.metric)}, {spent}"
-            )
-            progress.end(_last(run.state, study.metric))
+    here = study
+    for draw, (number, method), seed in itertools.product(
+        study.splits or (None,), enumerate(study.methods), study.seeds
+    ):
+        files = folder.seed_folder(method.folder, seed, draw)
+        label = method.label if draw is None else f"{method.label}, split {draw}"
+        what = f"{label}, seed {seed}"
+        told = partial(_tell, folder, progress, what)
+        progress.begin(what)
+        # All or none: they read the same files, at different moments.
+        if processes.told_by_first(str(files.complete)) == "True":
+            progress.end("complete")
+            continue
+        for name in files.damaged():
+            told(f"{name} was missing or damaged; written again from the last save")
+        if here.split != draw:
+            here = study.of_split(draw)
+        try:
+            with _warnings_to(told):
+                run = _run(here, here.methods[number], label, seed, files, folder, progress, sinks)
+        except RoundFailedError as error:
+            failures += 1
+            files.path.mkdir(parents=True, exist_ok=True)
+            write_whole(files.path / "failed.json", json.dumps({"message": str(error)}))
+            folder.log(f"{what}: {error}")
+            progress.end(f"failed: {error}")
+            continue
+        except KeyboardInterrupt:
+            folder.log(f"{what}: stopped by the user")
+            raise
+        history = run.history
+        times = history["seconds"].sum(), history["compile_seconds"].sum()
+        spent = f"{times[0]:.1f} s, and {times[1]:.1f} s to compile"
+        folder.log(f"{what}: round {run.state.round}, {_last(run.state, study.metric)}, {spent}")
+        progress.end(_last(run.state, study.metric))
     return failures
 
 
 def _run(
     study: Study,
     method: Method,
+    label: str,
     seed: int,
     files: SeedFolder,
     folder: RunFolder,
@@ -211,9 +218,9 @@ def _run(
         else:
             begun = True
             files.begin(state)
-            folder.log(f"{method.label}, seed {seed}: from round {state.round}")
+            folder.log(f"{label}, seed {seed}: from round {state.round}")
         for sink in sinks:
-            sink(method.label, seed, state.history[-1])
+            sink(label, seed, state.history[-1])
         progress.advance(state)
 
     run = simulate(

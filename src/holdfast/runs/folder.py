@@ -7,7 +7,7 @@ methods.json        the methods in their order, and what each averages over; tar
                     directions of metrics if declared
 experiment.sha256   checksums of experiment.toml, methods.json and split.json
 log.txt             what happened when
-methods/fedavg/seed-0/
+methods/fedavg/seed-0/  (with several splits of the data methods/fedavg/split-0/seed-0/)
     history.jsonl       one line per round: what was measured, bytes, clients
     timing.jsonl        one line per round: seconds to run and to compile (all that may differ when
                         a run is repeated)
@@ -310,9 +310,12 @@ class RunFolder:
         """Where the report page goes unless told otherwise."""
         return self.path / "report.html"
 
-    def seed_folder(self, method_folder: str, seed: int) -> SeedFolder:
-        """The files of one method and one seed."""
-        return SeedFolder(self.path / "methods" / method_folder / f"seed-{seed}")
+    def seed_folder(self, method_folder: str, seed: int, split: int | None = None) -> SeedFolder:
+        """The files of one method and one seed, of one split where there are several."""
+        place = self.path / "methods" / method_folder
+        if split is not None:
+            place = place / f"split-{split}"
+        return SeedFolder(place / f"seed-{seed}", split)
 
     def description(self) -> dict[str, Any]:
         """What `compare` and `report` need to know: the methods in their order, target, metric, window,
@@ -345,11 +348,13 @@ class RunFolder:
         return f"`holdfast resume {self.path}` writes it again"
 
     def seeds(self, method_folder: str) -> list[SeedFolder]:
-        """The seeds of a method that have begun, in order."""
+        """The seeds of a method that have begun, in order; those of one split after those of another."""
         place = self.path / "methods" / method_folder
         found = [SeedFolder(p) for p in place.glob("seed-*")]
+        for p in place.glob("split-*/seed-*"):
+            found.append(SeedFolder(p, int(p.parent.name.removeprefix("split-"))))
         begun = [s for s in found if s.ended or (s.path / "history.jsonl").exists()]
-        return sorted(begun, key=lambda f: f.seed)
+        return sorted(begun, key=lambda f: (f.split or 0, f.seed))
 
     def log(self, line: str) -> None:
         """One line with the time before it."""
@@ -372,12 +377,13 @@ def description(
     objectives: Mapping[str, str] | None = None,
     algorithms: Mapping[str, str] | None = None,
     roles: Mapping[str, str] | None = None,
+    splits: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Labels and folders of methods, of what sweep they are a point, after which local steps clients use
     their models if they adapt, what their objective is a mean over, what the file calls their algorithm,
     which end of a comparison they are if any, and by what methods are compared.
 
-    Directions of metrics are written only where some are declared; older folders have none.
+    Directions of metrics are written only where some are declared, splits only where there are several.
     """
     more = {
         "point": points or {},
@@ -391,7 +397,13 @@ def description(
         | {key: known[label] for key, known in more.items() if known.get(label)}
         for label, folder in methods
     ]
-    about = {"methods": listed, "target": target, "metric": metric, "window": window}
+    about: dict[str, Any] = {
+        "methods": listed,
+        "target": target,
+        "metric": metric,
+        "window": window,
+    }
+    about |= {"splits": dict(splits)} if splits else {}
     declared = dict(directions(greater_is_better))
     return about | {"greater_is_better": declared} if declared else about
 

@@ -64,6 +64,12 @@ class MethodResult:
         return {key: known for key, known in found.items() if known is not None}
 
     @property
+    def splits(self) -> tuple[int, ...]:
+        """The split of the data that each history is of; empty where there is one split."""
+        found = tuple(f.split for f in self.files if f.split is not None)
+        return found if len(found) == len(self.histories) else ()
+
+    @property
     def state(self) -> str:
         """Empty for a method that is through, else `diverged` or `unfinished`."""
         return "" if self.complete else "diverged" if self.failed else "unfinished"
@@ -76,7 +82,7 @@ class MethodResult:
     def last(self, metric: str, window: int = 1) -> Spread:
         """The metric when it was last measured, or its mean over the last evaluations."""
         known = [h.final(metric, window) if metric in h.columns else None for h in self.histories]
-        return Spread(tuple(known))
+        return Spread(tuple(known), splits=self.splits)
 
     def rounds_to(self, target: float, metric: str, window: int = 1) -> Spread:
         """Rounds to the target."""

@@ -191,13 +191,12 @@ def _best_validation(method: MethodResult, column: str, greater: bool) -> Spread
 
 
 def client_names(results: Results) -> dict[int, str]:
-    """What clients are called, by their numbers: their names where the data has some."""
+    """What the data calls clients, by their numbers; empty where it has no names."""
     found: dict[int, str] = {}
     for method in results.methods:
         for about in method.clients:
-            numbers = about.get("client", [])
-            names = about.get("name") or numbers
-            found |= {int(i): str(n) for i, n in zip(numbers, names, strict=True)}
+            pairs = zip(about.get("client", []), about.get("name") or [], strict=False)
+            found |= {int(i): str(name) for i, name in pairs}
     return found
 
 
@@ -212,9 +211,14 @@ def _sites(
     some = next(iter(chosen.predictions.values()))
     for client in some.clients:
         rows = int((some.client == client).sum())
-        found = None if alone is None else difference(chosen, alone, by, ratio, client=client)
+        known = names.get(client, "")
+        # A number is another client in every draw; a hospital is the same one.
+        same = known or len(set(chosen.splits)) < 2
+        found = None
+        if alone is not None and same:
+            found = difference(chosen, alone, by, ratio, client=client)
         gain = None if found is None else found.gain
-        yield Site(client, names.get(client, str(client)), rows, gain)
+        yield Site(client, known or f"client {client}", rows, gain)
 
 
 def _sentences(found: Verdict) -> Iterator[str]:
@@ -273,7 +277,7 @@ def _apart(gain: Interval, by: Judged) -> str:
 
 def _clients(found: Verdict) -> str:
     count = len(found.sites)
-    unit = "site" if any(s.name != str(s.client) for s in found.sites) else "client"
+    unit = "client" if any(s.name == f"client {s.client}" for s in found.sites) else "site"
     splits = next((d.splits for d in (found.gain, found.gap) if d is not None), 1)
     more = f" and {splits} splits" if splits > 1 else ""
     return f"{count} {unit}{'s' * (count != 1)}{more}"
