@@ -62,6 +62,12 @@ LISTS = {
         "What is measured besides the server's model on the test set, for `[[evaluate.also]]`.",
         ["evaluator"],
     ),
+    "metrics": (
+        "Metrics",
+        "What can be said of a whole test set's predictions, for `metrics` in `[evaluate]`, by definitions of "
+        "scikit-learn. A function of your own is `file.py:function`.",
+        ["metric"],
+    ),
     "solvers": (
         "Solvers and optimisers",
         "How clients find their own optimum, and optimisers for local steps and the server's step.",
@@ -206,6 +212,8 @@ def name_entry(kind: str, name: str) -> list[str]:
 def in_file(kind: str, name: str) -> list[str]:
     """How an experiment file asks for a name; nothing where such a file would be refused."""
     text = entry(kind, name)
+    if kind == "metric":  # its place is a list of names
+        return ["```toml", text, "```", ""]
     (table,) = tomllib.loads(text).values()
     table = dict(table[0] if isinstance(table, list) else table)
     table.setdefault("name", table.pop("schedule", None))

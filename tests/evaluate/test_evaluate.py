@@ -41,7 +41,7 @@ def test_at_an_interval():
 
 
 def test_large_test_sets_are_measured_in_parts(monkeypatch):
-    monkeypatch.setattr(hf.evaluate.evaluators, "_LARGEST_BATCH", 16)
+    monkeypatch.setattr(hf.evaluate.batches, "_LARGEST_BATCH", 16)
     parts = run(evaluate=hf.evaluate.on(TEST))
     monkeypatch.undo()
     whole = run(evaluate=hf.evaluate.on(TEST))

@@ -36,8 +36,9 @@ from holdfast.engine.server import Server
 from holdfast.engine.setup import checked
 from holdfast.errors import About, HoldfastError
 from holdfast.evaluate.evaluators import Personal
-from holdfast.metrics import greater_is_better
-from holdfast.metrics.metric import check_target
+from holdfast.evaluate.protocol import declared_by
+from holdfast.metrics import Metric, greater_is_better
+from holdfast.metrics.metric import Directions, check_target
 from holdfast.models import Model
 from holdfast.record.identity import digest
 from holdfast.rules import AdaptiveClip
@@ -94,6 +95,7 @@ class Study:
     model: Model
     cohort: Any
     evaluators: tuple[Any, ...]
+    metrics: tuple[Metric, ...]  # of whole test sets
     select: bool
     checkpoint_every: int
     checkpoint_keep: int
@@ -124,6 +126,11 @@ class Study:
         if self.clients.populations is None:
             return tests
         return [OfPopulation(examples, p) for p, examples in enumerate(tests)]
+
+    @property
+    def directions(self) -> Directions:
+        """Which way metrics are better, as the model and evaluators declare it."""
+        return declared_by(self.model, self.evaluators)
 
     @property
     def data_name(self) -> str:
@@ -195,6 +202,7 @@ def sections(file: ExperimentFile) -> FileSchema:
     found: Any = schema.check(file, (), FileSchema, file.values)
     for kind in ("data", "partition", "model", "cohort"):
         named(file, (kind,), kind, getattr(found, kind))
+    evaluation.set_metrics(file, found.evaluate)
     for number, table in enumerate(found.evaluate.also):
         named(file, ("evaluate", "also", number), "evaluator", table)
     check_sections(file, found)
@@ -256,6 +264,7 @@ def _of_one_draw(file: ExperimentFile, pretrained: bool) -> Study:
         evaluators=evaluation.evaluators(
             file, given.evaluate, trained, [m.algorithm for m in methods]
         ),
+        metrics=evaluation.set_metrics(file, given.evaluate),
         select=given.select,
         checkpoint_every=given.checkpoint.every,
         checkpoint_keep=given.checkpoint.keep,
@@ -279,9 +288,9 @@ def _of_one_draw(file: ExperimentFile, pretrained: bool) -> Study:
     metric = evaluation.metric(file, asked, measured, made.evaluators)
     if made.target is not None:
         with located(file, ("metric",)):
-            greater_is_better(metric, model.greater_is_better)
+            greater_is_better(metric, made.directions)
         with located(file, ()):
-            check_target(metric, made.target, model.greater_is_better)
+            check_target(metric, made.target, made.directions)
     return dataclasses.replace(made, metric=metric)
 
 

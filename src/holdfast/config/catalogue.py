@@ -24,6 +24,8 @@ from holdfast import (
 )
 from holdfast.data import partition
 from holdfast.errors import HoldfastError, did_you_mean
+from holdfast.metrics.by_name import OF_SETS, named
+from holdfast.metrics.metric import Metric
 
 # Arguments that come from elsewhere in the experiment, never from the file.
 _GIVEN = frozenset({"data", "labels"})
@@ -50,6 +52,26 @@ def _measuring(*modules: Any) -> dict[str, Callable[..., Any]]:
     return {n: f for n, f in functions.items() if "every" in inspect.signature(f).parameters}
 
 
+def _of_sets() -> dict[str, Callable[..., Any]]:
+    """Functions that make a metric of a set, each with what is said of it."""
+
+    def making(name: str) -> Callable[[], Metric]:
+        metric = named(name)
+        about = inspect.getdoc(metric.of) if inspect.isfunction(metric.of) else None
+        up = "Greater" if metric.greater_is_better else "Smaller"
+
+        def make() -> Metric:
+            return metric
+
+        make.__name__ = name
+        make.__doc__ = (
+            f"{about or metric.title[:1].upper() + metric.title[1:] + '.'}\n\n{up} is better."
+        )
+        return make
+
+    return {name: making(name) for name in (*OF_SETS, "top_5_accuracy")}
+
+
 def _result(function: Any) -> str:
     return str(getattr(inspect.signature(function).return_annotation, "__name__", ""))
 
@@ -67,6 +89,7 @@ KINDS: dict[str, dict[str, Callable[..., Any]]] = {
     "solver": _of(solvers, "GradientDescent", "LineSearch", "LBFGS"),
     "loss": _of(models, "spreadout"),
     "evaluator": _measuring(evaluate, diagnose),
+    "metric": _of_sets(),
     "optimizer": _of(optax, "sgd", "adam", "adamw", "yogi", "adagrad", "rmsprop", "lion"),
 }
 TITLES = {
@@ -82,6 +105,7 @@ TITLES = {
     "solver": "Solvers for local optima",
     "loss": "Losses at the server",
     "evaluator": "What is measured",
+    "metric": "Metrics of a whole test set",
     "optimizer": "Optimisers (optax)",
 }
 
@@ -129,6 +153,8 @@ class Page:
     def signature(self) -> str:
         """What to write in Python."""
         function = KINDS[self.kind][self.name]
+        if self.kind == "metric":
+            return f'hf.evaluate.on(test, metrics=["{self.name}"])'
         arguments = ", ".join(
             str(p.replace(annotation=inspect.Parameter.empty))
             for p in inspect.signature(function).parameters.values()

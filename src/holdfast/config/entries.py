@@ -36,6 +36,8 @@ _PLAIN: dict[Any, str] = {int: "10", str: '"..."', bool: "true"}
 
 def entry(kind: str, name: str) -> str:
     """How an experiment file asks for a name, with the arguments it must have."""
+    if kind == "metric":
+        return f'[evaluate]\nmetrics = ["{name}"]'
     function = catalogue.KINDS[kind][name]
     types_of = schema.hints(function)
     known = schema.supplied(function) if kind == "evaluator" else {}

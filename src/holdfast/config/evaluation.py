@@ -12,12 +12,14 @@ from holdfast import evaluate
 from holdfast.config import own_code, schema
 from holdfast.config.file import ExperimentFile, KeyPath
 from holdfast.config.joined import Federation
-from holdfast.config.making import find, located, make
+from holdfast.config.making import find, located, make, make_metric
 from holdfast.config.population import load_dataset
 from holdfast.core.algorithm import Algorithm
 from holdfast.data import Clients
 from holdfast.data.held_out import matched_test
 from holdfast.errors import did_you_mean
+from holdfast.metrics import Metric
+from holdfast.metrics.by_name import as_metrics
 from holdfast.models import Model
 from holdfast.trees import Tree
 
@@ -60,12 +62,12 @@ class EvaluationSets:
         known = did_you_mean(name, ["test", "train", *self.own])
         raise self._file.error((*at, "on"), f"no test set is called `{name}`; {known}")
 
-    def measured(self, of: Any, name: str, every: int) -> Any:
+    def measured(self, of: Any, name: str, every: int, metrics: tuple[Metric, ...] = ()) -> Any:
         """An evaluator on one data set; of several populations, on each one's own."""
         prefix = "" if name == "test" else name
         if self._trained.clients.populations is None or name in self.own:
-            return of(self.examples((), name), every, name=prefix)
-        return self._trained.measured(of, name, every, prefix)
+            return of(self.examples((), name), every, name=prefix, metrics=metrics)
+        return self._trained.measured(of, name, every, prefix, metrics)
 
     def of_clients(self, at: KeyPath, name: str) -> Clients:
         """The same as every client's own part of it."""
@@ -90,26 +92,35 @@ def evaluators(
 ) -> tuple[Any, ...]:
     """Everything that is measured in a run, checked against the model with the line it stands on."""
     every, sets = section.every, EvaluationSets(file, section, trained)
+    metrics = set_metrics(file, section)
     clients, model = trained.clients, trained.model
     names = ["test", *(["train"] if section.train else []), *sets.own]
     chosen: list[Any] = []
     for name in names:
-        chosen.append(sets.measured(evaluate.on, name, every))
+        chosen.append(sets.measured(evaluate.on, name, every, metrics))
         if name in sets.own:
             number = list(sets.own).index(name)
             _check(file, ("evaluate", "test", number), chosen[-1], model, clients)
         if section.average:
-            chosen.append(sets.measured(evaluate.client_average, name, every))
+            chosen.append(sets.measured(evaluate.client_average, name, every, metrics))
         if section.active:
-            chosen.append(sets.measured(evaluate.active_average, name, every))
+            chosen.append(sets.measured(evaluate.active_average, name, every, metrics))
     if is_personal(section, algorithms):
-        chosen.append(evaluate.personal(trained.tests, every))
+        chosen.append(evaluate.personal(trained.tests, every, metrics=metrics))
     for number, table in enumerate(section.also):
         at: KeyPath = ("evaluate", "also", number)
         made = _named(file, at, table, every, sets, clients)
         _check(file, at, made, model, clients)
         chosen.append(made)
     return tuple(chosen)
+
+
+def set_metrics(file: ExperimentFile, section: schema.Evaluate) -> tuple[Metric, ...]:
+    """Metrics of whole test sets that the file asks for."""
+    at: KeyPath = ("evaluate", "metrics")
+    found = [make_metric(file, (*at, i), table) for i, table in enumerate(section.metrics)]
+    with located(file, at[:1]):
+        return as_metrics(found)
 
 
 def is_personal(section: schema.Evaluate, algorithms: Sequence[Algorithm]) -> bool:

@@ -17,6 +17,7 @@ from holdfast.data import Clients, Dataset
 from holdfast.data.grouped import OfPopulation, group
 from holdfast.engine.populations import Joined, Population, join
 from holdfast.errors import HoldfastError, did_you_mean
+from holdfast.metrics import Metric
 from holdfast.models import Model
 
 _KINDS = ("data", "partition", "model", "cohort")
@@ -63,18 +64,20 @@ class Federation:
             return tests[0]
         return group(tests, [{} for _ in tests])
 
-    def measured(self, of: Any, name: str, every: int, prefix: str) -> Any:
+    def measured(
+        self, of: Any, name: str, every: int, prefix: str, metrics: tuple[Metric, ...] = ()
+    ) -> Any:
         """An evaluator on each population's own `test` or `train` examples."""
         parts = [dataset.test for dataset in self.datasets]
         if name == "train":
             parts = self._training_examples()
-        made = evaluate.populations(self.clients, parts, of, every, prefix)
+        made = evaluate.populations(self.clients, parts, of, every, prefix, metrics)
         shapes = jax.eval_shape(self.model.init, jax.random.key(0), self.clients.examples)
-        metrics = tuple(
+        measured = tuple(
             tuple(metric_names(self.model, shapes, OfPopulation(examples, p)))
             for p, examples in enumerate(parts)
         )
-        return dataclasses.replace(made, metrics=metrics)
+        return dataclasses.replace(made, metrics=measured)
 
     def _training_examples(self) -> list[Any]:
         """All that clients train on, of each population."""

@@ -18,6 +18,8 @@ from holdfast.core.local import Local
 from holdfast.core.wire import Wire
 from holdfast.data import Clients, Dataset
 from holdfast.errors import HoldfastError
+from holdfast.metrics.by_name import as_metric
+from holdfast.metrics.metric import Metric
 from holdfast.models import Model
 from holdfast.solvers import Solver
 from holdfast.wires import Compressor
@@ -36,6 +38,8 @@ def make(
 
     An optimiser `by_step_size` is not made yet: `Local` gives it the step size.
     """
+    if kind == "metric":
+        return make_metric(file, at, table)
     function, checked = named(file, at, kind, table)
     wanted, hints = catalogue.settings(function), schema.hints(function)
     # The key `name` names the function; what a function calls so, if it does, is known otherwise.
@@ -134,6 +138,20 @@ def make_plain(file: ExperimentFile, at: KeyPath, kind: Callable[..., Any], tabl
     settings = {n: convert(file, (*at, n), hints[n], v) for n, v in given.items()}
     with located(file, at):
         return kind(**settings)
+
+
+def make_metric(file: ExperimentFile, at: KeyPath, table: dict[str, Any]) -> Metric:
+    """A metric of a set: one of the library's by name, or a function of one's own."""
+    given: Any = schema.check(file, at, schema.MetricSection, table)
+    own = own_code.is_own(given.name)
+    if given.greater_is_better is not None and not own:
+        raise file.error(
+            (*at, "greater_is_better"),
+            f"which way `{given.name}` is better is known; take `greater_is_better` out.",
+        )
+    with located(file, at):
+        function = find(file, "metric", given.name) if own else given.name
+        return as_metric(function, given.greater_is_better)
 
 
 # Either replaces the other in local training that goes over another.

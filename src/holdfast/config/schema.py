@@ -23,6 +23,7 @@ from holdfast.core.local import Local
 from holdfast.core.wire import Wire
 from holdfast.data.clients import Clients, Examples
 from holdfast.errors import HoldfastError, right_name
+from holdfast.metrics.metric import Metric
 from holdfast.solvers import Solver
 from holdfast.wires import Compressor
 
@@ -135,6 +136,7 @@ NESTED: dict[type, str] = {
     Algorithm: "algorithm",
     Compressor: "compressor",
     Wire: "wire",
+    Metric: "metric",
     Solver: "solver",
     optax.GradientTransformation: "optimizer",
 }
@@ -173,8 +175,17 @@ class Evaluate(BaseModel):
     active: StrictBool = False  # the average of the models of the round's clients
     personal: StrictBool | None = None  # every client's own model on test data like its own
     adapt: Adapt | None = None  # clients' own models are taken after local steps, of every method
+    metrics: list[Table] = []  # metrics of the whole test set, by name or as file.py:function
     test: list[NamedTestSet] = []
     also: list[Table] = []  # any evaluator by its name
+
+
+class MetricSection(BaseModel):
+    """A metric by name, or somebody's own function of labels and predictions."""
+
+    model_config = _SECTION
+    name: StrictStr
+    greater_is_better: StrictBool | None = None  # of a function that does not say so itself
 
 
 class Checkpoints(BaseModel):

@@ -13,7 +13,7 @@ from jax import lax, tree
 from holdfast.data.grouped import Grouped, OfPopulation, Whose
 from holdfast.errors import HoldfastError
 from holdfast.metrics.metric import directions
-from holdfast.models.model import Model, Table
+from holdfast.models.model import Model, Predictor, Table
 from holdfast.trees import Tree, describe_shapes
 
 
@@ -121,6 +121,22 @@ def joined_model(
         places = [kind == k for k in range(len(found))]
         return {name: jnp.select(places, [f[name] for f in found]) for name in shared}
 
+    def predict(params: Tree, batch: Tree) -> jax.Array:
+        if isinstance(batch, Grouped):
+            raise HoldfastError(
+                f"predict: examples of the populations {', '.join(names)} are given together, and each has a model "
+                f"of its own; give joined.of({names[0]!r}, examples), joined being what hf.join returned.",
+                about=("data",),
+            )
+        if isinstance(batch, OfPopulation):
+            return models[batch.population].predict(params, batch.examples)
+        return unnamed("predict").predict(params, batch)
+
+    def of_predictions(found: jax.Array, batch: Tree) -> dict[str, jax.Array]:
+        own = models[batch.population] if isinstance(batch, OfPopulation) else unnamed("predict")
+        assert own.predictor is not None
+        return own.predictor.metrics(found, getattr(batch, "examples", batch))
+
     def check(examples: Tree) -> None:
         if isinstance(examples, OfPopulation):
             _check(models[examples.population], examples.examples)
@@ -139,6 +155,8 @@ def joined_model(
         name=" + ".join(m.name for m in models),
         tables=joined_tables(models, whose),
         greater_is_better=_declared(models, names),
+        # Of one population's examples, which say whose they are.
+        predictor=Predictor(predict, of_predictions) if all(m.predictor for m in models) else None,
     )
 
 

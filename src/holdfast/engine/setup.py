@@ -28,7 +28,8 @@ from holdfast.engine.select import Selection
 from holdfast.engine.server import Server
 from holdfast.engine.slips import meant
 from holdfast.errors import HoldfastError, brief, expect
-from holdfast.evaluate.protocol import Evaluator
+from holdfast.evaluate.protocol import Evaluator, declared_by
+from holdfast.metrics.metric import Directions
 from holdfast.models.model import Model
 from holdfast.origin import of_traced_value, place
 from holdfast.record.identity import describe, digest
@@ -84,6 +85,11 @@ class Setup:
         if found is None:
             return {}
         return {"populations": f"{found.names} with weights {found.weights}, {digest(found.of)}"}
+
+    @property
+    def directions(self) -> Directions:
+        """Which way metrics are better, as the model and evaluators declare it."""
+        return declared_by(self.experiment.model, self.evaluators)
 
     @property
     def locals(self) -> tuple[Local, ...]:

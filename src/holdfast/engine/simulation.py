@@ -86,7 +86,7 @@ class Simulation:
             server=setup.template.server,
             client_states=ClientStates(first, len(setup.clients), setup.storage),
             ledger=Ledger(nbytes(setup.params)),
-            history=History(directions=self.experiment.model.greater_is_better),
+            history=History(directions=setup.directions),
             algorithm=setup.algorithm,
         )
 

@@ -1,145 +1,70 @@
 """Evaluators: the server's model, the average of clients' models, every client's own."""
 
 import dataclasses
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import tree
 
 from holdfast.core.local import Local
-from holdfast.data.clients import Clients, check_finite, count
-from holdfast.errors import HoldfastError, explain_arguments, whole_number
+from holdfast.data.clients import Clients
+from holdfast.errors import HoldfastError, HoldfastWarning, explain_arguments, whole_number
+from holdfast.evaluate import predictions
+from holdfast.evaluate.measuring import Measuring, also, check_examples, known, measure
 from holdfast.evaluate.protocol import EvaluationView
-from holdfast.metrics import greater_is_better
+from holdfast.metrics import Metric, greater_is_better
+from holdfast.metrics.by_name import as_metrics
+from holdfast.metrics.metric import Directions, directions
 from holdfast.models.model import Model
-from holdfast.trees import Tree, describe_shapes
-
-_LARGEST_BATCH = 2048
-
-
-def measure(model: Model, params: Tree, examples: Tree) -> dict[str, float]:
-    """Means of the model's metrics over examples, in batches of bounded size."""
-    n = count(examples)
-    totals: dict[str, float] = {}
-    for rows in _batches(n):
-        batch = tree.map(lambda a, rows=rows: np.asarray(a)[np.maximum(rows, 0)], examples)
-        for name, value in _sums(model, params, batch, rows >= 0).items():
-            totals[name] = totals.get(name, 0.0) + float(value)
-    return {name: totals[name] / n for name in sorted(totals, key=lambda name: name != "loss")}
-
-
-def _batches(n: int) -> Iterator[np.ndarray]:
-    # Sizes are powers of two, padded with -1: clients of all sizes share a few programs.
-    size = min(_LARGEST_BATCH, 1 << max(0, n - 1).bit_length())
-    for begin in range(0, n, size):
-        rows = np.arange(begin, begin + size)
-        yield np.where(rows < n, rows, -1)
-
-
-def _masked_sums(model: Model, params: Tree, batch: Tree, keep: jax.Array) -> dict[str, jax.Array]:
-    values = model.measure(params, batch)
-    return {name: jnp.sum(jnp.where(keep, v, jnp.zeros_like(v))) for name, v in values.items()}
-
-
-_sums = jax.jit(_masked_sums, static_argnums=0)
-
-
-def each_example(
-    model: Model, params: Tree, examples: Tree, output: bool
-) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
-    """Every metric of every example in 32 bits and, if asked for, what the model predicts of it."""
-    predict = model.predictor.predict if output and model.predictor is not None else None
-    parts: list[Any] = []
-    for rows in _batches(count(examples)):
-        batch = tree.map(lambda a, rows=rows: np.asarray(a)[np.maximum(rows, 0)], examples)
-        found = jax.device_get(_values(model, predict, params, batch))
-        parts.append(tree.map(lambda a, rows=rows: a[rows >= 0], found))
-    metrics, outputs = tree.map(lambda *several: np.concatenate(several), *parts)
-    return metrics, outputs
-
-
-def _each(
-    model: Model, predict: Any, params: Tree, batch: Tree
-) -> tuple[dict[str, jax.Array], jax.Array | None]:
-    measured = {n: v.astype(jnp.float32) for n, v in model.measure(params, batch).items()}
-    return measured, None if predict is None else predict(params, batch).astype(jnp.float32)
-
-
-# The predictor is an input of its own: models that differ in it alone are equal.
-_values = jax.jit(_each, static_argnums=(0, 1))
-
-
-def _check_examples(examples: Tree, model: Model, params: Tree) -> list[str]:
-    """Refuse examples the model cannot take; the names of what it measures of them."""
-    if count(examples) == 0:
-        raise HoldfastError(
-            "evaluate: the data set is empty; give at least one example.", about=("data",)
-        )
-    check_finite(examples, "evaluate")
-    model.check_examples(examples, "evaluate", ("data",))
-    batch = tree.map(lambda a: jax.ShapeDtypeStruct((2, *a.shape[1:]), a.dtype), examples)
-    try:
-        values = jax.eval_shape(model.measure, params, batch)
-    except Exception as error:  # whatever the model's library raises
-        raise HoldfastError(
-            f"evaluate: the model cannot take examples of {describe_shapes(batch)}: "
-            f"{str(error).splitlines()[0]} Give test data shaped like the training data.",
-            about=("data",),
-        ) from None
-    for name, value in values.items():
-        if value.shape != (2,):
-            raise HoldfastError(
-                f"evaluate: metric `{name}` has shape {value.shape} for 2 examples; "
-                f"return one value per example.",
-                about=("model",),
-            )
-    return list(values)
+from holdfast.trees import Tree
 
 
 @dataclasses.dataclass(frozen=True)
-class ServerModel:
+class ServerModel(Measuring):
     """The server's model on a data set."""
 
     examples: Any
     every: int = 1
     name: str = ""
+    metrics: tuple[Metric, ...] = ()
     keeps_last_models = False
     at_start = True  # the model before the first round can be measured too
 
     def check(self, model: Model, params: Tree, clients: int) -> None:
-        _check_examples(self.examples, model, params)
+        check_examples(self.examples, model, params, self.metrics)
 
     def columns(self, measured: list[str]) -> list[str]:
         """What it writes, from the names of the model's metrics."""
-        return _all_named(self.name, measured)
+        return _all_named(self.name, also(measured, self.metrics))
 
     def __call__(self, view: EvaluationView) -> dict[str, float]:
-        return _named(self.name, measure(view.model, view.state.params, self.examples))
+        found = measure(view.model, view.state.params, self.examples, self.metrics)
+        return _named(self.name, known(found))
 
 
 @dataclasses.dataclass(frozen=True)
-class ClientAverage:
+class ClientAverage(Measuring):
     """The average of every client's latest model."""
 
     examples: Any
     every: int = 1
     name: str = ""
+    metrics: tuple[Metric, ...] = ()
     keeps_last_models = True
     at_start = True
 
     def check(self, model: Model, params: Tree, clients: int) -> None:
-        _check_examples(self.examples, model, params)
+        check_examples(self.examples, model, params, self.metrics)
 
     def columns(self, measured: list[str]) -> list[str]:
         """What it writes, from the names of the model's metrics."""
-        return _all_named(self.name, [f"average_{name}" for name in measured])
+        return _all_named(self.name, [f"average_{name}" for name in also(measured, self.metrics)])
 
     def __call__(self, view: EvaluationView) -> dict[str, float]:
-        found = measure(view.model, average_of_clients(view), self.examples)
-        return _named(self.name, {f"average_{name}": value for name, value in found.items()})
+        found = measure(view.model, average_of_clients(view), self.examples, self.metrics)
+        return _named(self.name, {f"average_{n}": value for n, value in known(found).items()})
 
 
 def average_of_clients(view: EvaluationView) -> Tree:
@@ -156,27 +81,28 @@ def average_of_clients(view: EvaluationView) -> Tree:
 
 
 @dataclasses.dataclass(frozen=True)
-class ActiveAverage:
+class ActiveAverage(Measuring):
     """The average of the models that the round's clients trained."""
 
     examples: Any
     every: int = 1
     name: str = ""
+    metrics: tuple[Metric, ...] = ()
     keeps_last_models = True
 
     def check(self, model: Model, params: Tree, clients: int) -> None:
-        _check_examples(self.examples, model, params)
+        check_examples(self.examples, model, params, self.metrics)
 
     def columns(self, measured: list[str]) -> list[str]:
         """What it writes, from the names of the model's metrics."""
-        return _all_named(self.name, [f"active_{name}" for name in measured])
+        return _all_named(self.name, [f"active_{name}" for name in also(measured, self.metrics)])
 
     def __call__(self, view: EvaluationView) -> dict[str, float]:
         average = average_of_active(view)
         if average is None:
             return {}
-        found = measure(view.model, average, self.examples)
-        return _named(self.name, {f"active_{name}": value for name, value in found.items()})
+        found = measure(view.model, average, self.examples, self.metrics)
+        return _named(self.name, {f"active_{n}": value for n, value in known(found).items()})
 
 
 def average_of_active(view: EvaluationView) -> Tree | None:
@@ -199,7 +125,7 @@ def average_of_active(view: EvaluationView) -> Tree | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Personal:
+class Personal(Measuring):
     """Each client's own model on its own data: the mean over clients and over the worst tenth."""
 
     examples: Any
@@ -207,6 +133,7 @@ class Personal:
     latest: bool = False
     adapt: Local | None = None
     name: str = ""
+    metrics: tuple[Metric, ...] = ()
     at_start = True
 
     @property
@@ -222,31 +149,85 @@ class Personal:
                 f"has {clients}; give every client its own, if only an empty one.",
                 about=("evaluate", "personal"),
             )
-        names = _check_examples(self.examples.examples if own else self.examples, model, params)
+        names = self._check_tests(model, params)
         # The worst tenth is of those that are worse.
         for name in names:
-            greater_is_better(name, model.greater_is_better)
+            greater_is_better(name, self._directions(model))
+
+    def _check_tests(self, model: Model, params: Tree) -> list[str]:
+        if not isinstance(self.examples, Clients):
+            return check_examples(self.examples, model, params, self.metrics)
+        tests = self.examples
+        if tests.populations is None:
+            names = check_examples(tests.examples, model, params, self.metrics, whole=False)
+        else:
+            # Each population has predictions of its own, and one client's examples say which.
+            names = check_examples(tests.examples, model, params)
+            firsts = [
+                int(np.argmax(tests.populations.of == p)) for p in range(len(tests.populations))
+            ]
+            for i in firsts if self.metrics else ():
+                check_examples(tests[i], model, params, self.metrics, whole=False)
+            names = also(names, self.metrics)
+        self._say_who_has_none(tests)
+        return names
+
+    def _say_who_has_none(self, tests: Clients) -> None:
+        """Clients whose test examples have no such value, which no mean counts."""
+        tested = np.flatnonzero(tests.sizes)
+        for metric in self.metrics:
+            labels = [predictions.labels_of(tests[int(i)]) for i in tested]
+            none = predictions.without_value(metric, [y for y in labels if y is not None])
+            if len(none) == len(tested):
+                raise HoldfastError(
+                    f"evaluate.personal: `{metric.name}` compares classes, and no client has test examples "
+                    f"of two; take it out, or give clients other test examples.",
+                    about=("evaluate", "metrics"),
+                )
+            if none:
+                few = ", ".join(tests.name(int(tested[i])) for i in none[:5])
+                more = ", ..." if len(none) > 5 else ""
+                warnings.warn(
+                    f"{metric.name}: {len(none)} of {len(tested)} clients ({few}{more}) have test examples "
+                    f"of one class and so none of their own; its mean is over the others.",
+                    HoldfastWarning,
+                    stacklevel=2,
+                )
+
+    def _directions(self, model: Model) -> Directions:
+        return tuple(
+            sorted({**dict(directions(model.greater_is_better)), **dict(self.directions)}.items())
+        )
 
     def columns(self, measured: list[str]) -> list[str]:
         """What it writes, from the names of the model's metrics."""
-        names = [f"personal_{name}{end}" for name in measured for end in ("", "_worst_tenth")]
+        both = [
+            (name, end) for name in also(measured, self.metrics) for end in ("", "_worst_tenth")
+        ]
+        names = [f"personal_{name}{end}" for name, end in both]
         return _all_named(self.name, names)
 
     def __call__(self, view: EvaluationView) -> dict[str, float]:
         found = list(self.each(view).values())
+        declared = self._directions(view.model)
         out = {}
         # Populations may have metrics of their own.
         for name in (name for name in found[0] if all(name in other for other in found)):
-            values = np.sort([f[name] for f in found])
-            worst = values[:: 1 if greater_is_better(name, view.model.greater_is_better) else -1]
+            values = np.sort([value for f in found if (value := f[name]) is not None])
+            if not len(values):
+                continue
+            worst = values[:: 1 if greater_is_better(name, declared) else -1]
             out[f"personal_{name}"] = float(values.mean())
             out[f"personal_{name}_worst_tenth"] = float(worst[: -(-len(values) // 10)].mean())
         return _named(self.name, out)
 
-    def each(self, view: EvaluationView, most: int | None = None) -> dict[int, dict[str, float]]:
-        """What is measured of each client that has test data; of `most` of them, spread evenly."""
+    def each(
+        self, view: EvaluationView, most: int | None = None
+    ) -> dict[int, dict[str, float | None]]:
+        """What is measured of each client that has test data, None where its examples have no such value;
+        of `most` of them, spread evenly."""
         return {
-            i: measure(view.model, params, examples)
+            i: measure(view.model, params, examples, self.metrics)
             for i, params, examples in self.models(view, most)
         }
 
@@ -287,22 +268,56 @@ def _every(every: int) -> int:
 
 
 @explain_arguments
-def on(examples: Tree, every: int = 1, name: str = "") -> ServerModel:
+def on(
+    examples: Tree, every: int = 1, name: str = "", metrics: Sequence[Metric] = ()
+) -> ServerModel:
     """The server's model: `loss` and the model's other metrics, every so many rounds.
 
-    With `name="validation"` they are called `validation_loss` and so on.
+    Args:
+        examples: a data set.
+        every: rounds between evaluations.
+        name: goes before the names of what is measured: with "validation" it is `validation_loss`.
+        metrics: metrics of the whole set besides, by scikit-learn's definitions: names such as `"auc"`
+            (`holdfast list metrics` has all), or functions `(labels, predictions) -> number` of your own
+            (`hf.metrics.declare`).
+
+    Example:
+        >>> import holdfast as hf
+        >>> train, test = hf.data.breast_cancer()
+        >>> clients = hf.data.partition.iid(train, clients=4)
+        >>> run = hf.simulate(
+        ...     hf.algorithms.fedavg(),
+        ...     hf.models.logistic_regression(),
+        ...     clients,
+        ...     hf.Local(learning_rate=0.1, steps=5),
+        ...     rounds=2,
+        ...     evaluate=hf.evaluate.on(test, metrics=["auc", "brier"]),
+        ... )
+        >>> [name for name in run.history.columns if name in ("accuracy", "auc", "brier")]
+        ['accuracy', 'auc', 'brier']
     """
-    return ServerModel(examples, _every(every), name)
+    return ServerModel(examples, _every(every), name, as_metrics(metrics))
 
 
 @explain_arguments
-def client_average(examples: Tree, every: int = 1, name: str = "") -> ClientAverage:
-    """The average of every client's latest model (`average_accuracy`): what FedDyn's tables report."""
-    return ClientAverage(examples, _every(every), name)
+def client_average(
+    examples: Tree, every: int = 1, name: str = "", metrics: Sequence[Metric] = ()
+) -> ClientAverage:
+    """The average of every client's latest model (`average_accuracy`): what FedDyn's tables report.
+
+    Args:
+        examples: a data set.
+        every: rounds between evaluations.
+        name: goes before the names of what is measured.
+        metrics: metrics of the whole set besides, as of `hf.evaluate.on`.
+    """
+    return ClientAverage(examples, _every(every), name, as_metrics(metrics))
 
 
 @explain_arguments
-def active_average(examples: Tree, every: int = 1, name: str = "") -> ActiveAverage:
+def active_average(
+    examples: Tree, every: int = 1, name: str = "", metrics: Sequence[Metric] = ()
+) -> ActiveAverage:
     r"""The average of the models that the clients of the round trained (`active_accuracy`).
 
     $$ \gamma^t = \tfrac{1}{|S_t|} \sum_{i \in S_t} y_i^t $$
@@ -315,6 +330,7 @@ def active_average(examples: Tree, every: int = 1, name: str = "") -> ActiveAver
         examples: a data set.
         every: rounds between evaluations.
         name: goes before the names of what is measured.
+        metrics: metrics of the whole set besides, as of `hf.evaluate.on`.
 
     Example:
         >>> import holdfast as hf
@@ -334,7 +350,7 @@ def active_average(examples: Tree, every: int = 1, name: str = "") -> ActiveAver
         server 0.213, active clients 0.208
         server 0.201, active clients 0.201
     """
-    return ActiveAverage(examples, _every(every), name)
+    return ActiveAverage(examples, _every(every), name, as_metrics(metrics))
 
 
 @explain_arguments
@@ -344,6 +360,7 @@ def personal(
     latest: bool = False,
     adapt: Local | None = None,
     name: str = "",
+    metrics: Sequence[Metric] = (),
 ) -> Personal:
     """Each client's own model (`personal_accuracy`, and that of the worst tenth of clients).
 
@@ -355,5 +372,7 @@ def personal(
         adapt: local steps that each client takes from that model on its own training data before it
             is measured; those of the method unless given, if it adapts (`reptile`, `fomaml`).
         name: goes before the names of what is measured.
+        metrics: metrics of each client's own set besides, as of `hf.evaluate.on`. A client whose examples
+            have no such value, as AUC of one class, is in no mean.
     """
-    return Personal(examples, _every(every), latest, adapt, name)
+    return Personal(examples, _every(every), latest, adapt, name, as_metrics(metrics))

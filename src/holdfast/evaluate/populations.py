@@ -11,6 +11,8 @@ from holdfast.data.grouped import OfPopulation
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.evaluate.evaluators import on
 from holdfast.evaluate.protocol import EvaluationView, Evaluator
+from holdfast.metrics import Metric
+from holdfast.metrics.metric import Directions
 from holdfast.models.model import Model
 from holdfast.trees import Tree
 
@@ -34,6 +36,11 @@ class EachPopulation:
     def keeps_last_models(self) -> bool:
         """Whether clients must remember the model they trained last."""
         return any(part.keeps_last_models for part in self.parts)
+
+    @property
+    def directions(self) -> Directions:
+        """Which way the metrics that its parts were given are better."""
+        return tuple(sorted({pair for e in self.parts for pair in getattr(e, "directions", ())}))
 
     def check(self, model: Model, params: Tree, clients: int) -> None:
         """Refuse data that a population's model cannot take."""
@@ -67,6 +74,7 @@ def populations(
     of: Callable[..., Evaluator] = on,
     every: int = 1,
     name: str = "",
+    metrics: Sequence[Metric] = (),
 ) -> EachPopulation:
     r"""Each population's metrics on its own test set (`phones_loss`), and their mean by weight (`loss`).
 
@@ -78,6 +86,7 @@ def populations(
         of: `hf.evaluate.on`, `client_average` or `active_average`: which model is measured.
         every: rounds between evaluations.
         name: goes before the names of what is measured.
+        metrics: metrics of each whole set besides, as of `hf.evaluate.on`.
 
     Example:
         >>> import holdfast as hf
@@ -99,5 +108,6 @@ def populations(
             f"together; give one for each.",
             about=("tests",),
         )
-    parts = tuple(of(OfPopulation(t, p), every, name=name) for p, t in enumerate(tests))
+    also: dict[str, Any] = {"metrics": metrics} if metrics else {}
+    parts = tuple(of(OfPopulation(t, p), every, name=name, **also) for p, t in enumerate(tests))
     return EachPopulation(parts, known.names, known.weights)

@@ -1,6 +1,6 @@
 """What an evaluator is, and what it may look at. Below the engine, which calls it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn, Protocol
 
 import jax
@@ -9,6 +9,7 @@ import numpy as np
 from holdfast.core.local import Local
 from holdfast.core.round import ServerLoss, Slot
 from holdfast.errors import HoldfastError
+from holdfast.metrics.metric import Directions, directions
 from holdfast.models.model import Model
 from holdfast.record.state import RunState
 from holdfast.trees import Tree
@@ -67,6 +68,20 @@ class EvaluationView(NamedTuple):
     def latest(self, client: int) -> Tree:
         """The model this client trained last; there if an evaluator asked for it."""
         return self.state.client_states[client].latest
+
+
+def declared_by(model: Model, evaluators: Sequence["Evaluator"]) -> Directions:
+    """Which way metrics are better: what the model declares, and evaluators of metrics they were given."""
+    found = dict(directions(model.greater_is_better))
+    for evaluator in evaluators:
+        for name, up in directions(getattr(evaluator, "directions", ())):
+            if found.setdefault(name, up) != up:
+                raise HoldfastError(
+                    f"metric `{name}`: greater is better by one declaration, and worse by another; let them "
+                    f"agree, or name the two differently.",
+                    about=("evaluate", "metrics"),
+                )
+    return tuple(sorted(found.items()))
 
 
 class Evaluator(Protocol):

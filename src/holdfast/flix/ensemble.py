@@ -24,6 +24,11 @@ class Mixed(NamedTuple):
     local: Any  # predictions of the client's own model
     alpha: Any  # weight of the global model's prediction
 
+    @property
+    def y(self) -> Any:
+        """The labels of the examples."""
+        return self.own.y
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Ensemble:

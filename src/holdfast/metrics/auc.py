@@ -1,4 +1,4 @@
-"""Measures of a whole data set, which are not means over examples."""
+"""The area under the ROC curve of plain scores."""
 
 from typing import Any
 
@@ -11,6 +11,8 @@ def auc(scores: Any, labels: Any) -> float:
     r"""Area under the ROC curve: how often a positive example is scored above a negative one.
 
     $$ \mathrm{AUC} = P(s_+ > s_-) + \tfrac12 P(s_+ = s_-) $$
+
+    By scikit-learn's `roc_auc_score`; `metrics=["auc"]` measures it of a model, also of several classes.
 
     Args:
         scores: one number per example, larger for positive; logits and probabilities give the same.
@@ -32,7 +34,6 @@ def auc(scores: Any, labels: Any) -> float:
         raise HoldfastError(
             f"auc: {positives} positive and {negatives} negative examples; give at least one of each."
         )
-    _, group, sizes = np.unique(s, return_inverse=True, return_counts=True)
-    ranks = np.cumsum(sizes) - (sizes - 1) / 2  # from 1; equal scores share their mean rank
-    beaten = ranks[group][positive].sum() - positives * (positives + 1) / 2
-    return float(beaten / (positives * negatives))
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(positive, s))

@@ -1,16 +1,21 @@
-"""Which way a metric is better: declared by whoever made it, or known by its name."""
+"""Metrics by name: which way each is better, and what those of a whole set are functions of."""
 
 import dataclasses
 import math
 import re
 from collections.abc import Mapping
+from typing import Literal
 
 from holdfast.errors import HoldfastError
+from holdfast.metrics import sets
+from holdfast.metrics.sets import SetFunction
 
 # Names, sorted, and whether greater is better.
 Directions = tuple[tuple[str, bool], ...]
 # As somebody wrote it.
 Declared = Mapping[str, bool] | Directions | None
+# Predictions that a metric of a set is made for.
+Takes = Literal["classes", "two classes", "numbers"] | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,53 +27,95 @@ class Metric:
         greater_is_better: True for an accuracy, False for a loss.
         title: its name written out.
         most: what it never exceeds, if there is such a number.
+        of: `(labels, predictions) -> number` of a whole set, or None where it has no such value; None of
+            what a model measures of each example itself.
+        takes: predictions it is made for: probabilities of `"classes"`, of `"two classes"`, a
+            regression's `"numbers"`; any unless given.
+
+    Example:
+        >>> import holdfast as hf
+        >>> import numpy as np
+        >>> metric = hf.metrics.named("f1_binary")
+        >>> metric.of(np.array([0, 1, 1, 1]), np.array([0.2, 0.7, 0.4, 0.9]))
+        0.8
     """
 
     name: str
     greater_is_better: bool
     title: str
     most: float | None = None
+    of: SetFunction | None = None
+    takes: Takes = None
 
 
 # What ends in one of these is of its kind: macro_f1, hinge_loss, top_5_accuracy.
 STANDARD = (
-    Metric("accuracy", True, "accuracy", 1),
+    Metric("accuracy", True, "accuracy", 1, sets.accuracy, "classes"),
     Metric("top_k_accuracy", True, "accuracy of the k most probable classes", 1),
-    Metric("balanced_accuracy", True, "mean recall of the classes", 1),
-    Metric("precision", True, "precision", 1),
-    Metric("recall", True, "recall", 1),
-    Metric("sensitivity", True, "recall of the positive class", 1),
-    Metric("specificity", True, "recall of the negative class", 1),
+    Metric(
+        "balanced_accuracy",
+        True,
+        "mean recall of the classes",
+        1,
+        sets.balanced_accuracy,
+        "classes",
+    ),
+    Metric("precision", True, "precision", 1, sets.precision, "two classes"),
+    Metric("recall", True, "recall", 1, sets.recall, "two classes"),
+    Metric("sensitivity", True, "recall of the positive class", 1, sets.recall, "two classes"),
+    Metric("specificity", True, "recall of the negative class", 1, sets.specificity, "two classes"),
     Metric("f1", True, "harmonic mean of precision and recall", 1),
-    Metric("auc", True, "area under the ROC curve", 1),
-    Metric("auroc", True, "area under the ROC curve", 1),
-    Metric("average_precision", True, "area under the precision-recall curve", 1),
+    Metric("f1_macro", True, "mean F1 of the classes", 1, sets.f1_macro, "classes"),
+    Metric("f1_binary", True, "F1 of the positive class", 1, sets.f1_binary, "two classes"),
+    Metric("auc", True, "area under the ROC curve", 1, sets.auc, "classes"),
+    Metric("auroc", True, "area under the ROC curve", 1, sets.auc, "classes"),
+    Metric(
+        "average_precision",
+        True,
+        "area under the precision-recall curve",
+        1,
+        sets.average_precision,
+        "classes",
+    ),
     Metric("hit_rate", True, "share of queries with a hit", 1),
     Metric("ndcg", True, "normalised discounted cumulative gain", 1),
     Metric("mrr", True, "mean reciprocal rank", 1),
     Metric("iou", True, "intersection over union", 1),
     Metric("bleu", True, "BLEU score"),
-    Metric("r2", True, "coefficient of determination", 1),
+    Metric("r2", True, "coefficient of determination", 1, sets.r2, "numbers"),
     Metric("explained_variance", True, "explained variance", 1),
     Metric("log_likelihood", True, "log-likelihood"),
     Metric("loss", False, "loss"),
     Metric("error", False, "error"),
     Metric("error_rate", False, "share of errors", 1),
-    Metric("absolute_error", False, "absolute error"),
-    Metric("squared_error", False, "squared error"),
-    Metric("mae", False, "mean absolute error"),
-    Metric("mse", False, "mean squared error"),
-    Metric("rmse", False, "root mean squared error"),
+    Metric("absolute_error", False, "absolute error", None, sets.absolute_error, "numbers"),
+    Metric("squared_error", False, "squared error", None, sets.squared_error, "numbers"),
+    Metric("mae", False, "mean absolute error", None, sets.absolute_error, "numbers"),
+    Metric("mse", False, "mean squared error", None, sets.squared_error, "numbers"),
+    Metric("rmse", False, "root mean squared error", None, sets.root_mean_squared_error, "numbers"),
     Metric("mape", False, "mean absolute percentage error"),
     Metric("calibration_error", False, "calibration error", 1),
-    Metric("ece", False, "expected calibration error", 1),
-    Metric("brier", False, "Brier score"),
+    Metric(
+        "expected_calibration_error",
+        False,
+        "expected calibration error",
+        1,
+        sets.expected_calibration_error,
+        "classes",
+    ),
+    Metric(
+        "ece", False, "expected calibration error", 1, sets.expected_calibration_error, "classes"
+    ),
+    Metric("brier", False, "Brier score", None, sets.brier, "classes"),
     Metric("cross_entropy", False, "cross-entropy"),
     Metric("negative_log_likelihood", False, "negative log-likelihood"),
     Metric("nll", False, "negative log-likelihood"),
     Metric("perplexity", False, "perplexity"),
     Metric("bits_per_character", False, "bits per character"),
 )
+
+
+BY_NAME = {metric.name: metric for metric in STANDARD}
 
 
 def find(column: str, declared: Declared = None) -> Metric | None:
@@ -85,7 +132,7 @@ def find(column: str, declared: Declared = None) -> Metric | None:
         (False, None)
     """
     own = {_plain(name): Metric(name, up, name) for name, up in directions(declared)}
-    known = {metric.name: metric for metric in STANDARD} | own
+    known = BY_NAME | own
     whole = _plain(column).removesuffix("_worst_tenth")
     for name in (whole, re.sub(r"_(score|(at|top)_?\d+)$", "", whole)):
         words = name.split("_")

@@ -17,7 +17,8 @@ from holdfast.data import Clients, split
 from holdfast.data.split.table import has_classes
 from holdfast.engine.simulate import Run, simulate
 from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError, file_errors_said
-from holdfast.evaluate.evaluators import measure
+from holdfast.evaluate.measuring import measure
+from holdfast.metrics import Metric
 from holdfast.record.checkpoint import Checkpoint
 from holdfast.record.files import write_whole
 from holdfast.record.lock import held, refuse_held
@@ -54,7 +55,7 @@ def _methods(study: Study) -> dict[str, Any]:
         study.target,
         study.metric,
         {m.label: {"of": m.of, "values": m.swept.values} for m in study.methods if m.swept.values},
-        study.model.greater_is_better,
+        study.directions,
         study.window,
         {m.label: m.adapt for m in study.methods if m.adapt},
         study.objectives,
@@ -230,26 +231,34 @@ def _run(
         progress=False,
         on_round=on_round,
     )
-    write_results(run, files, study.clients, study.tests)
+    write_results(run, files, study.clients, study.tests, study.metrics)
     return run
 
 
-def write_results(run: Run, files: SeedFolder, clients: Clients, tests: Clients | None) -> None:
+def write_results(
+    run: Run,
+    files: SeedFolder,
+    clients: Clients,
+    tests: Clients | None,
+    metrics: tuple[Metric, ...] = (),
+) -> None:
     """All files of a run that is over; what clients get only where they have test examples."""
     files.begin(run.state)
-    measured, predictions = ({}, None) if tests is None else _at_clients(run, clients, tests)
+    measured, predictions = (
+        ({}, None) if tests is None else _at_clients(run, clients, tests, metrics)
+    )
     files.finish(run.params, measured, predictions, run.simulation.measure_start())
 
 
 def _at_clients(
-    run: Run, clients: Clients, tests: Clients
+    run: Run, clients: Clients, tests: Clients, metrics: tuple[Metric, ...]
 ) -> tuple[dict[str, Any], Predictions | None]:
     """Every client's own model on test examples like its own: what is measured, and what it predicts."""
     tested = min(int((tests.sizes > 0).sum()), _MOST_CLIENTS_SHOWN)
     predicting = Predicting(run.view.model, tests, tested)
     found = {}
     for i, params, examples in evaluate.personal(tests).models(run.view, tested):
-        found[i] = measure(run.view.model, params, examples)
+        found[i] = measure(run.view.model, params, examples, metrics)
         predicting.add(i, params, examples)
     names = list(next(iter(found.values()), {}))
     measured = {

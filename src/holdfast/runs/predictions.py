@@ -14,7 +14,7 @@ import safetensors.numpy
 from jax import tree
 
 from holdfast.data.clients import Clients
-from holdfast.evaluate.evaluators import each_example
+from holdfast.evaluate.measuring import each_example
 from holdfast.models.model import Model
 from holdfast.trees import Tree
 
