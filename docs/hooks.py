@@ -64,8 +64,8 @@ LISTS = {
     ),
     "metrics": (
         "Metrics",
-        "What can be said of a whole test set's predictions, for `metrics` in `[evaluate]`, by definitions of "
-        "scikit-learn. A function of your own is `file.py:function`.",
+        "What can be said of a whole test set's predictions, for `metrics` in `[evaluate]`, by "
+        "definitions of scikit-learn. A function of your own is `file.py:function`.",
         ["metric"],
     ),
     "solvers": (

@@ -1,13 +1,15 @@
 """What a command says: results to standard output, all else to standard error, mistakes in one line."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
 import typer
 from rich.console import Console
 
-from holdfast.errors import HoldfastError, file_errors_said
+from holdfast.errors import HoldfastError, HoldfastWarning, file_errors_said
 
 out = Console()
 err = Console(stderr=True)
@@ -35,7 +37,7 @@ def said_in_one_line(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
-            with file_errors_said():
+            with file_errors_said(), _warnings_said():
                 return command(*args, **kwargs)
         except HoldfastError as error:
             raise _ended(str(error), error.exit_code, error) from None
@@ -46,6 +48,27 @@ def said_in_one_line(command: Callable[..., Any]) -> Callable[..., Any]:
             raise _ended(said, HoldfastError.exit_code, error) from None
 
     return wrapped
+
+
+@contextmanager
+def _warnings_said() -> Iterator[None]:
+    """What holdfast warns of is said in a line, once each, whatever Python's filters are."""
+    said: set[str] = set()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", HoldfastWarning)
+        others = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+            text = str(message)
+            if not issubclass(category, HoldfastWarning):
+                others(message, category, *where, **more)
+            elif text not in said:
+                said.add(text)
+                err.print("[bold yellow]warning[/] ", end="")
+                err.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+
+        warnings.showwarning = show
+        yield
 
 
 def _ended(said: str, code: int, error: Exception) -> typer.Exit:

@@ -124,8 +124,8 @@ def joined_model(
     def predict(params: Tree, batch: Tree) -> jax.Array:
         if isinstance(batch, Grouped):
             raise HoldfastError(
-                f"predict: examples of the populations {', '.join(names)} are given together, and each has a model "
-                f"of its own; give joined.of({names[0]!r}, examples), joined being what hf.join returned.",
+                f"predict: examples of {', '.join(names)} are given together; give "
+                f"joined.of({names[0]!r}, examples), joined being what hf.join returned.",
                 about=("data",),
             )
         if isinstance(batch, OfPopulation):
