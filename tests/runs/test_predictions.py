@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import holdfast as hf
-from holdfast.evaluate.evaluators import each_example
+from holdfast.evaluate.measuring import each_example
 from holdfast.runs import predictions
 from holdfast.runs.predictions import Predicting
 
