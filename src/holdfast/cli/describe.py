@@ -53,7 +53,11 @@ def describe(study: "Study") -> None:
     if several is not None:
         err.print(f"[bold yellow]warning[/] {escape(several)}", highlight=False, soft_wrap=True)
     if study.has_labels:
-        out.print(split.sketch(study.clients, first=8), markup=False, highlight=False)
+        out.print(
+            split.sketch(study.clients, first=8, label_names=study.label_names),
+            markup=False,
+            highlight=False,
+        )
 
 
 def _ranges(points: list[dict[str, Any]]) -> str:

@@ -105,7 +105,6 @@ def resume(
     """
     _divide(processes, coordinator, rank)
     from holdfast.config import build
-    from holdfast.config.file import read
     from holdfast.record.lock import refuse_held
     from holdfast.runs.execute import mend
     from holdfast.runs.folder import RunFolder
@@ -114,7 +113,7 @@ def resume(
     _tracked(track, folder)
     refuse_held(opened.path)
     opened.log("resumed")
-    study = build.study(read(opened.experiment_file, trusted=trust))
+    study = build.study(opened.experiment(trusted=trust))
     for name in mend(study, opened):
         err.print(f"{name} was missing or damaged; written again.", markup=False, highlight=False)
     _carry_out(study, opened, report, track or [])

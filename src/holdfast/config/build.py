@@ -139,6 +139,12 @@ class Study:
         return str(given if isinstance(given, str) else given["name"])
 
     @property
+    def label_names(self) -> tuple[str, ...] | None:
+        """What classes are called, if all populations call them the same."""
+        found = {dataset.label_names for dataset in self.datasets}
+        return found.pop() if len(found) == 1 else None
+
+    @property
     def measures_clients(self) -> bool:
         """Whether every client's own model is measured as training goes on."""
         return any(isinstance(e, Personal) and not e.name for e in self.evaluators)

@@ -43,7 +43,7 @@ class EvaluationSets:
                     f'`name` is "{given.name}" in [[evaluate.test]]; give each a word of its own, '
                     f"which stands before what is measured on it.",
                 )
-            found = load_dataset(file, (*at, "data"), given.data)
+            found = load_dataset(file, (*at, "data"), given.data, like=trained.datasets[0])
             examples = getattr(found, given.part)
             if given.population is not None:
                 with located(file, at):

@@ -1,6 +1,7 @@
 """The text of an experiment file: its values, the line of every key, and changes from the command line."""
 
 import dataclasses
+import glob
 import re
 import tomllib
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ class ExperimentFile:
     lines: dict[KeyPath, int]  # where a key was written, from 1
     changed: dict[KeyPath, str]  # what the command line set, as it was typed
     trusted: bool = False  # whether code that it names may be anybody's
+    folder: Path | None = None  # where it was first read, if this is the copy that a run keeps
 
     def error(self, at: KeyPath, message: str) -> ExperimentFileError:
         """A message that begins with the line and ends with the lines around it."""
@@ -50,6 +52,14 @@ class ExperimentFile:
         around = [self.changed[at[:n]] for n in range(len(at), 0, -1) if at[:n] in self.changed]
         inside = [typed for key, typed in self.changed.items() if at and key[: len(at)] == at]
         return next(iter(around + inside), None)
+
+    def found(self, path: str) -> str:
+        """A path of the file: beside it if something is there, else from the current folder."""
+        beside = (self.path.parent if self.folder is None else self.folder) / path
+        there = beside.exists() or (
+            re.search(r"[*?[]", path) and next(iter(glob.iglob(str(beside))), None)
+        )
+        return str(beside) if there else path
 
     def line_of(self, at: KeyPath) -> int | None:
         """The line of a key, or of the nearest table around it; None for the file as a whole."""

@@ -175,6 +175,8 @@ def convert(file: ExperimentFile, at: KeyPath, hint: Any, value: Any) -> Any:
         return Begins(tuple(value))
     if schema.is_hyper(hint):
         return _hyper(file, at, value)
+    if schema.is_path(hint):
+        return [file.found(v) for v in value] if isinstance(value, list) else file.found(value)
     if isinstance(value, list | tuple):
         types_of = schema.entries(hint, len(value))
         return type(value)(

@@ -1,6 +1,7 @@
 """Who has which examples: the clients, their own test data, and the server."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,23 @@ from holdfast.config.schema import FileSchema
 from holdfast.data import Clients, Dataset, Examples, balance, collect
 from holdfast.data.held_out import matched_test
 from holdfast.data.partition.natural import natural
-from holdfast.models import Model, augmented
+from holdfast.models import Model, augmented, class_weighted
 from holdfast.models.images import Change
 
 
-def load_dataset(file: ExperimentFile, at: KeyPath, table: dict[str, Any]) -> Dataset:
-    """The data set a table names, or the part of it that is wanted."""
-    found: Dataset = make(file, at, "data", table)
+def load_dataset(
+    file: ExperimentFile, at: KeyPath, table: dict[str, Any], like: Dataset | None = None
+) -> Dataset:
+    """The data set a table names, or the part of it that is wanted.
+
+    One `like` another, which the same model is to take, has that one's preprocessing and labels.
+    """
+    known = {}
+    if like is not None:
+        known = {"preprocessing": like.preprocessing, "label_names": like.label_names}
+    found: Dataset = make(file, at, "data", table, known)
+    if like is not None:
+        _check_alike(file, at, found, like)
     if table.get("only_classes"):
         found = _first_classes(file, at, found, table["only_classes"])
     if table.get("train_labels"):
@@ -33,6 +44,23 @@ def load_dataset(file: ExperimentFile, at: KeyPath, table: dict[str, Any]) -> Da
     return found
 
 
+def _check_alike(file: ExperimentFile, at: KeyPath, found: Dataset, like: Dataset) -> None:
+    """Refuse rows that did not become numbers in the way that the model was trained on."""
+    made = [
+        None if d.preprocessing is None or d.preprocessing.is_plain else d for d in (found, like)
+    ]
+    ours, theirs = (None if d is None else d.preprocessing for d in made)
+    if ours == theirs:
+        return
+    if ours is None:
+        what = "the table of [data] is scaled and encoded, and these examples are not"
+        remedy = "give them as a table with the same columns"
+    else:
+        what = "this table is scaled and encoded, and the examples of [data] are not"
+        remedy = 'say scale = "none", with columns of numbers alone'
+    raise file.error((*at, "name"), f"{what}, and one model is to take both; {remedy}.")
+
+
 def _first_classes(file: ExperimentFile, at: KeyPath, found: Dataset, classes: int) -> Dataset:
     if found.classes is None or classes > found.classes:
         raise file.error(
@@ -42,7 +70,13 @@ def _first_classes(file: ExperimentFile, at: KeyPath, found: Dataset, classes: i
     tested = np.flatnonzero(np.asarray(found.test.y) < classes)
     owners = None if found.test_owners is None else np.asarray(found.test_owners)[tested]
     return dataclasses.replace(
-        found, test=_take(found.test, tested), test_owners=owners, classes=classes
+        found,
+        test=_take(found.test, tested),
+        test_owners=owners,
+        classes=classes,
+        label_names=None if found.label_names is None else found.label_names[:classes],
+        class_weights=None if found.class_weights is None else found.class_weights[:classes],
+        **_validated(found, lambda y, _: y < classes),
     )
 
 
@@ -73,7 +107,23 @@ def _keep_owners(dataset: Dataset, rows: np.ndarray) -> Dataset:
         return found
     tested = np.flatnonzero(np.isin(found.test_owners, np.unique(np.asarray(found.owners))))
     owners = np.asarray(found.test_owners)[tested]
-    return dataclasses.replace(found, test=_take(found.test, tested), test_owners=owners)
+    known = np.unique(np.asarray(found.owners))
+    return dataclasses.replace(
+        found,
+        test=_take(found.test, tested),
+        test_owners=owners,
+        **_validated(found, lambda _, whose: np.isin(whose, known)),
+    )
+
+
+def _validated(dataset: Dataset, kept: Callable[[Any, Any], np.ndarray]) -> dict[str, Any]:
+    """The examples to choose by of which labels and owners are kept."""
+    if dataset.validation is None:
+        return {}
+    whose = dataset.validation_owners
+    rows = np.flatnonzero(kept(np.asarray(dataset.validation.y), whose))
+    owners = None if whose is None else np.asarray(whose)[rows]
+    return {"validation": _take(dataset.validation, rows), "validation_owners": owners}
 
 
 def _take(examples: Examples, rows: np.ndarray) -> Examples:
@@ -88,6 +138,9 @@ def make_model(
     """The model, with as many classes as the data has."""
     known = {name: getattr(dataset, name) for name in schema.FROM_DATA}
     made = make(file, at, "model", table, known)
+    if dataset.class_weights is not None:
+        with located(file, at):
+            made = class_weighted(made, dataset.class_weights)
     changes = table.get("augment")
     if changes is None or changes is False:
         return made
@@ -121,7 +174,7 @@ def population(
             )
             source, dataset = _take(dataset.train, own), _keep_owners(dataset, others)
         elif section.data is not None:
-            source = load_dataset(file, ("server", "data"), section.data).train
+            source = load_dataset(file, ("server", "data"), section.data, like=dataset).train
         elif section.loss is not None:
             source = make(file, ("server", "loss"), "loss", section.loss)
     clients, tests = _split(file, sections.partition, dataset, partition)
@@ -143,10 +196,12 @@ def _split(
             clients, tests = dataset.natural()
     else:
         clients = make(file, at, "partition", table, first=(dataset.train,))
+        clients = dataclasses.replace(clients, preprocessing=dataset.preprocessing)
         tests = matched_test(dataset.test, clients)
     if max_examples is not None:
         rows = [clients.rows(i)[:max_examples] for i in range(len(clients))]
-        clients = Clients.from_rows(clients.examples, rows)
+        fewer = Clients.from_rows(clients.examples, rows)
+        clients = dataclasses.replace(clients, order=fewer.order, offsets=fewer.offsets)
     return clients, tests
 
 

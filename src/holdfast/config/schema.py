@@ -22,6 +22,7 @@ from holdfast.core.hyper import Hyper
 from holdfast.core.local import Local
 from holdfast.core.wire import Wire
 from holdfast.data.clients import Clients, Examples
+from holdfast.data.preprocessing import Preprocessing
 from holdfast.errors import HoldfastError, right_name
 from holdfast.metrics.metric import Metric
 from holdfast.solvers import Solver
@@ -383,6 +384,11 @@ def supplied(evaluator: Callable[..., Any]) -> dict[str, str]:
     return found
 
 
+def is_path(hint: Any) -> bool:
+    """Whether files are wanted, which may lie beside the experiment file."""
+    return any(os.PathLike in (option, get_origin(option)) for option in options(hint))
+
+
 def makes_optimizer(hint: Any) -> bool:
     """Whether a function from a step size to an optimiser is wanted, not the optimiser itself."""
     return any(_is_function(h, None, optax.GradientTransformation) for h in options(hint))
@@ -442,6 +448,8 @@ def _kind(hint: Any) -> Any:
         return OPTAX
     if hint in (Any, Hyper):
         return Number
+    if hint is Preprocessing:  # that of [data], known where it is wanted
+        return None
     origin, inside = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         kinds = list(dict.fromkeys(filter(None, map(_kind, options(hint)))))

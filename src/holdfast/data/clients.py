@@ -8,6 +8,7 @@ import numpy as np
 from jax import tree
 
 from holdfast.data.grouped import Grouped, OfPopulation, Populations
+from holdfast.data.preprocessing import Preprocessing
 from holdfast.errors import About, HoldfastError, brief, did_you_mean
 from holdfast.trees import Tree, paths
 
@@ -100,6 +101,8 @@ class Clients:
     populations: Populations | None = None
     # What people call them, one name per client, where the data says so; no result depends on it.
     names: tuple[str, ...] | None = None
+    # How their examples came of a table: part of what makes a run this run, since new rows go that way.
+    preprocessing: Preprocessing | None = None
 
     def __post_init__(self) -> None:
         n = count(self.examples)
@@ -215,9 +218,10 @@ class Clients:
                     about=("client",),
                 )
             return names.index(client)
-        if not 0 <= client < len(self):
+        whole = isinstance(client, int | np.integer) and not isinstance(client, bool)
+        if not whole or not 0 <= client < len(self):
             raise HoldfastError(
-                f"client {client} of {len(self)}; give a number in 0..{len(self) - 1}"
+                f"client={client!r}; give a number in 0..{len(self) - 1}"
                 f"{', or a name' if self.names is not None else ''}.",
                 about=("client",),
             )
@@ -250,7 +254,9 @@ class Clients:
         if populations is not None:
             populations = dataclasses.replace(populations, of=populations.of[chosen])
         names = None if self.names is None else tuple(self.names[i] for i in chosen)
-        return Clients(self.examples, self.order[places], offsets, populations, names)
+        return dataclasses.replace(
+            self, order=self.order[places], offsets=offsets, populations=populations, names=names
+        )
 
     def _numbers(self, ids: Any) -> np.ndarray:
         listed = hasattr(ids, "__array__") or not hasattr(ids, "__iter__")
@@ -284,7 +290,9 @@ class Clients:
             )
         if populations is not None:
             populations = dataclasses.replace(populations, of=populations.of[:1])
-        return Clients(self.examples, self.order, np.array([0, len(self.order)]), populations)
+        return dataclasses.replace(
+            self, offsets=np.array([0, len(self.order)]), populations=populations, names=None
+        )
 
     def __repr__(self) -> str:
         sizes = self.sizes

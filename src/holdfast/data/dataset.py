@@ -77,13 +77,18 @@ class Dataset:
             place = np.searchsorted(people, of)
             order = np.argsort(place, kind="stable")
             sizes = np.bincount(place, minlength=len(people))
-            return Clients(examples, order, np.concatenate([[0], np.cumsum(sizes)]), names=names)
+            offsets = np.concatenate([[0], np.cumsum(sizes)])
+            return Clients(examples, order, offsets, names=names, preprocessing=self.preprocessing)
 
         # Everybody is tested on the same examples.
         if self.test_owners is None:
             same = np.arange(min(len(self.test.y), max(1, _MOST_SHARED // len(people))))
             offsets = np.arange(len(people) + 1) * len(same)
             return split(self.train, owners), Clients(
-                self.test, np.tile(same, len(people)), offsets, names=names
+                self.test,
+                np.tile(same, len(people)),
+                offsets,
+                names=names,
+                preprocessing=self.preprocessing,
             )
         return split(self.train, owners), split(self.test, tested)

@@ -1,5 +1,7 @@
 """Test examples for every client, with the labels it has."""
 
+import dataclasses
+
 import numpy as np
 
 from holdfast.data.checks import generator
@@ -32,7 +34,7 @@ def matched_test(test: Examples, clients: Clients, seed: int = 0) -> Clients:
     labels, given = np.asarray(clients.examples.y), np.asarray(test.y)
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
         everything = [np.arange(len(given))] * len(clients)
-        return Clients.from_rows(test, everything)
+        return _named(test, everything, clients)
     rng = generator(seed)
     values = np.unique(labels)
     stock = [rng.permutation(np.flatnonzero(given == v)) for v in values]
@@ -43,7 +45,12 @@ def matched_test(test: Examples, clients: Clients, seed: int = 0) -> Clients:
         # A different stretch of a label's examples for each client, without drawing again.
         parts = [_stretch(s, n, i) for s, n in zip(stock, wanted, strict=True) if n]
         rows.append(np.concatenate(parts) if parts else np.zeros(0, np.int64))
-    return Clients.from_rows(test, rows)
+    return _named(test, rows, clients)
+
+
+def _named(test: Examples, rows: list[np.ndarray], clients: Clients) -> Clients:
+    """Whose test examples these are, by the names that clients have."""
+    return dataclasses.replace(Clients.from_rows(test, rows), names=clients.names)
 
 
 def _stretch(stock: np.ndarray, size: int, client: int) -> np.ndarray:

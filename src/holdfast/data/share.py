@@ -1,5 +1,7 @@
 """Examples that change hands: from clients to the server, and from the server to every client."""
 
+import dataclasses
+
 import numpy as np
 from jax import tree
 
@@ -26,7 +28,9 @@ def share(clients: Clients, examples: Tree) -> Clients:
     own, shared = count(clients.examples), count(examples)
     common = np.arange(own, own + shared)
     rows = [np.concatenate([clients.rows(i), common]) for i in range(len(clients))]
-    return Clients.from_rows(together, rows)
+    return dataclasses.replace(
+        Clients.from_rows(together, rows), names=clients.names, preprocessing=clients.preprocessing
+    )
 
 
 @explain_arguments

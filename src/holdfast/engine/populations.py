@@ -10,6 +10,7 @@ from holdfast.cohorts import Cohort, Everyone
 from holdfast.core.local import Local
 from holdfast.data.clients import Clients, count
 from holdfast.data.grouped import OfPopulation, Populations, group
+from holdfast.data.preprocessing import Preprocessing
 from holdfast.engine.joined_model import joined_model, table_roles
 from holdfast.errors import HoldfastError, did_you_mean, explain_constructor
 from holdfast.models.model import Model
@@ -280,4 +281,37 @@ def _joined_clients(
     order = np.concatenate([c.order + s for c, s in zip(parts, shifts, strict=True)])
     lengths = np.concatenate([c.sizes for c in parts])
     examples = group([c.examples for c in parts], roles)
-    return Clients(examples, order, np.concatenate([[0], np.cumsum(lengths)]), populations)
+    return Clients(
+        examples,
+        order,
+        np.concatenate([[0], np.cumsum(lengths)]),
+        populations,
+        _client_names(parts, populations.names),
+        _preprocessing(parts, populations.names),
+    )
+
+
+def _client_names(parts: Sequence[Clients], names: Sequence[str]) -> tuple[str, ...] | None:
+    """What clients are called, after their population; none where no population names its own."""
+    if all(part.names is None for part in parts):
+        return None
+    both = zip(names, parts, strict=True)
+    return tuple(f"{name}/{part.name(i)}" for name, part in both for i in range(len(part)))
+
+
+def _preprocessing(parts: Sequence[Clients], names: Sequence[str]) -> Preprocessing | None:
+    """How examples came of tables; refuses populations whose tables were fitted each by itself."""
+    found = [
+        (name, part.preprocessing)
+        for name, part in zip(names, parts, strict=True)
+        if part.preprocessing is not None and not part.preprocessing.is_plain
+    ]
+    for name, made in found[1:]:
+        if made != found[0][1]:
+            raise HoldfastError(
+                f"join: the tables of {found[0][0]} and {name} were scaled and encoded each by itself, and "
+                f"one model is to be trained on both; fit one and give it to the other by "
+                f'hf.data.table(..., preprocessing=data.preprocessing), or say scale = "none".',
+                about=("populations",),
+            )
+    return found[0][1] if found else None

@@ -1,6 +1,7 @@
 """An experiment, checked: everything that can be refused is refused here, before the first round."""
 
 import dataclasses
+import json
 from typing import Any
 
 import jax
@@ -78,7 +79,13 @@ class Setup:
                 "server": describe(given.server),
             }
             | self._populations()
+            | self._preprocessing()
         )
+
+    def _preprocessing(self) -> dict[str, str]:
+        """What new rows go through: two that agree on these examples need not on others."""
+        found = self.clients.preprocessing
+        return {} if found is None else {"preprocessing": json.dumps(found.to_dict())}
 
     def _populations(self) -> dict[str, str]:
         found = self.clients.populations

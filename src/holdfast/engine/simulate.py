@@ -153,13 +153,19 @@ class Run:
         """What evaluators look at, after the last round."""
         return self.simulation.view(self.state)
 
-    def personal(self, client: int) -> Tree:
-        """The model one client would use: what the method deploys there, after local steps if it adapts."""
-        return self.view.personal(client)
+    def personal(self, client: int | str) -> Tree:
+        """The model one client, by number or name, would use: what the method deploys there, after local
+        steps if it adapts."""
+        return self.view.personal(self._number(client))
 
-    def adapted(self, client: int, local: Local) -> Tree:
+    def adapted(self, client: int | str, local: Local) -> Tree:
         """The model one client would use after these local steps of its own, instead of the method's."""
-        return self.view.personal(client, local)
+        return self.view.personal(self._number(client), local)
+
+    def _number(self, client: int | str) -> int:
+        number = self.experiment.clients.number(client)
+        # After pooling, everybody shares one client's model.
+        return number if len(self.simulation.setup.clients) > 1 else 0
 
     def personal_all(self) -> Tree:
         """Every client's own model, along a leading axis; of one without data, the server's."""

@@ -2,6 +2,7 @@
 
 from holdfast.metrics.auc import auc
 from holdfast.models.adapters import from_apply, from_equinox, from_haiku, from_linen, from_nnx
+from holdfast.models.class_weighted import class_weighted
 from holdfast.models.cnn import CNN, cnn, cnn_fsl_cifar10, cnn_fsl_emnist
 from holdfast.models.convolution import convolve, convolve_patches, max_pool
 from holdfast.models.dense import (
@@ -40,6 +41,7 @@ __all__ = [
     "auc",
     "augmented",
     "binary_mlp",
+    "class_weighted",
     "classifier",
     "cnn",
     "cnn_fsl_cifar10",

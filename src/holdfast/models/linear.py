@@ -112,6 +112,7 @@ def _logistic_regression(l2: float, intercept: bool) -> Model:
         linear=GeneralisedLinear(design, max_curvature=0.25, min_curvature=0.0, l2=l2),
         predictor=Predictor(lambda p, batch: jax.nn.sigmoid(_scores(p, batch)), binary_metrics),
         output=_scores,
+        l2=l2,
     )
 
 
@@ -133,6 +134,7 @@ def _least_squares(l2: float, intercept: bool) -> Model:
         linear=GeneralisedLinear(design, max_curvature=1.0, min_curvature=1.0, l2=l2),
         predictor=Predictor(_scores, regression_metrics),
         output=_scores,
+        l2=l2,
     )
 
 

@@ -147,6 +147,7 @@ class Model:
         predictor: what the model predicts and what is measured of that, for `predict` and for ensembles
             (`hf.flix.ensemble`).
         output: `(params, batch) -> one output per example`, for `logits`: before a softmax or sigmoid.
+        l2: of the penalty that is part of the loss, if there is one (`hf.models.regularised`).
         greater_is_better: which way metrics are better that `hf.metrics` does not know by their names:
             True or False by name. Kept as sorted pairs, which have a hash.
 
@@ -193,6 +194,7 @@ class Model:
     output: Callable[[Tree, Tree], jax.Array] | None = dataclasses.field(
         default=None, repr=False, compare=False
     )
+    l2: float = dataclasses.field(default=0.0, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "greater_is_better", directions(self.greater_is_better))

@@ -55,6 +55,7 @@ def _regularised(model: Model, l2: float) -> Model:
         metrics=metrics,
         name=f"regularised({model.name}, l2={l2})",
         tables=(),
+        l2=model.l2 + l2,
         linear=linear and dataclasses.replace(linear, l2=linear.l2 + l2),
     )
 

@@ -6,7 +6,7 @@ import json
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from holdfast import evaluate, processes
 from holdfast.config.build import Method, Study
 from holdfast.data import Clients, split
-from holdfast.data.split.table import has_classes
+from holdfast.data.split.table import class_names, has_classes
 from holdfast.engine.simulate import Run, simulate
 from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError, file_errors_said
 from holdfast.evaluate.measuring import measure
@@ -37,7 +37,9 @@ def create(study: Study, out: Path | None) -> RunFolder:
         processes.told_by_first(str(_made(study.name, out)) if processes.is_first() else "")
     )
     with held(path):
-        return RunFolder.create(path, study.file.as_used(), _split(study), _methods(study))
+        return RunFolder.create(
+            path, study.file.as_used(), _split(study), _methods(study), study.file.path.parent
+        )
 
 
 def mend(study: Study, folder: RunFolder) -> list[str]:
@@ -93,16 +95,23 @@ def _is_new(path: Path) -> bool:
 
 
 def _split(study: Study) -> dict[str, Any]:
-    return split_of(study.clients)
+    return split_of(study.clients, study.label_names)
 
 
-def split_of(clients: Clients) -> dict[str, Any]:
-    """Clients by labels, for the picture of the split; sizes alone where labels are no classes."""
+def split_of(clients: Clients, label_names: Sequence[str] | None = None) -> dict[str, Any]:
+    """Clients by labels, for the picture of the split; sizes alone where labels are no classes.
+
+    With what clients and labels are called, where they have names.
+    """
     about: dict[str, Any] = {"sizes": clients.sizes.tolist()}
+    if clients.names is not None:
+        about["names"] = list(clients.names)
     if has_classes(clients):
         counts = split.counts(clients)
         about["counts"] = counts[:_MOST_CLIENTS_SHOWN].tolist()
         about["statistics"] = split.statistics(clients).summary()
+        if label_names is not None:
+            about["label_names"] = class_names(clients, label_names)
     return about
 
 
@@ -263,6 +272,7 @@ def _at_clients(
     names = list(next(iter(found.values()), {}))
     measured = {
         "client": list(found),
+        **({} if clients.names is None else {"name": [clients.name(i) for i in found]}),
         "examples": [int(clients.sizes[i]) for i in found],
         **{name: [values[name] for values in found.values()] for name in names},
     }

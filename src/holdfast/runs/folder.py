@@ -37,6 +37,7 @@ import numpy as np
 import safetensors.numpy
 
 from holdfast import processes
+from holdfast.config.file import ExperimentFile, read
 from holdfast.errors import HoldfastError, file_errors_said
 from holdfast.metrics.metric import Declared, directions
 from holdfast.record.files import PARTIAL, checksums, damaged, write_whole
@@ -58,6 +59,7 @@ _LATER = ("predictions.safetensors", "start.json")
 _TIMING = ("timing.jsonl",)
 _BEGINNING = ("experiment.toml", "split.json", "methods.json")
 _OWN_SUM = "sha256"  # in environment.json, of all else in it
+_SOURCE = "experiment_folder"  # in environment.json, from the run's folder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,14 +218,23 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls, path: Path, experiment: str, split: dict[str, Any], methods: dict[str, Any]
+        cls,
+        path: Path,
+        experiment: str,
+        split: dict[str, Any],
+        methods: dict[str, Any],
+        source: Path | None = None,
     ) -> "RunFolder":
-        """An empty folder, with all that is known before the first round."""
+        """An empty folder, with all that is known before the first round.
+
+        `source` is the folder of the experiment file, which its paths are relative to.
+        """
         if processes.is_first():
             path.mkdir(parents=True, exist_ok=True)
         folder = cls(path)
         described = _described(split, methods)
-        write_whole(path / "environment.json", _environment_text())
+        where = None if source is None else os.path.relpath(source.resolve(), path.resolve())
+        write_whole(path / "environment.json", _environment_text(where))
         for name, text in described.items():
             write_whole(path / name, text)
         write_whole(folder.sums_file, checksums({"experiment.toml": experiment, **described}))
@@ -299,6 +310,15 @@ class RunFolder:
     def experiment_file(self) -> Path:
         """The experiment file as used."""
         return self.path / "experiment.toml"
+
+    def experiment(self, trusted: bool = False) -> ExperimentFile:
+        """The experiment as used; paths in it are relative to where its file was."""
+        try:
+            where = self.environment().get(_SOURCE)
+        except HoldfastError:  # damaged: `mend` writes it again, and says so
+            where = None
+        folder = None if where is None else (self.path / where).resolve()
+        return dataclasses.replace(read(self.experiment_file, trusted=trusted), folder=folder)
 
     @property
     def sums_file(self) -> Path:
@@ -445,8 +465,8 @@ def _described(split: dict[str, Any], methods: dict[str, Any]) -> dict[str, str]
     return {"split.json": json.dumps(split), "methods.json": json.dumps(methods, indent=2) + "\n"}
 
 
-def _environment_text() -> str:
-    about = environment()
+def _environment_text(source: str | None = None) -> str:
+    about = environment() | ({} if source is None else {_SOURCE: source})
     return json.dumps(about | {_OWN_SUM: _own_sum(about)}, indent=2) + "\n"
 
 

@@ -129,6 +129,11 @@ class Preprocessing:
         """The columns of the table that are needed, in order."""
         return tuple(one.name for one in self.inputs)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it changes nothing: numbers of the table as they are."""
+        return self.target is None and all(one == Number(one.name) for one in self.inputs)
+
     @functools.cached_property
     def feature_names(self) -> tuple[str, ...]:
         """What the columns of the result are called."""

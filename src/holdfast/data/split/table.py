@@ -1,5 +1,6 @@
 """How many examples of each class each client owns."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,12 @@ def counts(clients: Clients, labels: Any = None) -> np.ndarray:
         )
     key = owners(clients) * classes + y
     return np.bincount(key, minlength=n * classes).reshape(n, classes)
+
+
+def class_names(clients: Clients, names: Sequence[str]) -> list[str]:
+    """What the columns of `counts` are called: of labels 0, 1, ... those that an example has."""
+    found = np.unique(np.asarray(clients.examples.y)).tolist()
+    return [names[k] if 0 <= k < len(names) else str(k) for k in found]
 
 
 def has_classes(clients: Clients) -> bool:

@@ -1,21 +1,30 @@
 """A split drawn with characters."""
 
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from holdfast.data.clients import Clients
-from holdfast.data.split.table import counts, owned_labels
+from holdfast.data.split.table import class_names, counts, owned_labels
 from holdfast.errors import HoldfastError, explain_arguments
 
 _HEAD = "client  examples  "
+_LONGEST_NAME = 24
+_MOST_NAMES = 12
 _LENGTHS = " ▏▎▍▌▋▊▉█"  # eighths of a character
 _HEIGHTS = "·▁▂▃▄▅▆▇█"
 
 
 @explain_arguments
-def sketch(clients: Clients, width: int = 80, labels: Any = None, first: int = 20) -> str:
+def sketch(
+    clients: Clients,
+    width: int = 80,
+    labels: Any = None,
+    first: int = 20,
+    label_names: Sequence[str] | None = None,
+) -> str:
     """The split for a terminal: a line per client, a column per class, height for the share.
 
     The last line says which share a full block is; a dot is none at all. Neighbouring classes share a
@@ -26,6 +35,7 @@ def sketch(clients: Clients, width: int = 80, labels: Any = None, first: int = 2
         width: characters per line, at least 30.
         labels: one per example of `clients.examples`; its `.y` unless given.
         first: how many clients to show.
+        label_names: what the labels 0, 1, ... are called.
 
     Example:
         >>> import holdfast as hf
@@ -44,18 +54,36 @@ def sketch(clients: Clients, width: int = 80, labels: Any = None, first: int = 2
                 f"split.sketch: {name}={value}; give a number of at least {least}.", about=(name,)
             )
     shown = clients.subset(range(min(first, len(clients))))
-    room = width - len(_HEAD)
+    names = [_shortened(clients.name(i)) for i in range(len(shown))]
+    wide = max(len("client"), *map(len, names))
+    head = f"{'client':<{wide}}  examples  " if clients.names is not None else _HEAD
+    room = width - len(head)
     notes: list[str] = []
     if owned_labels(shown, labels) is None:
-        lines, cells = [_HEAD], _bars(shown.sizes, int(clients.sizes.max()), room)
+        lines, cells = [head], _bars(shown.sizes, int(clients.sizes.max()), room)
     else:
-        lines, (cells, notes) = [_HEAD + "classes"], _columns(shown, labels, room)
-    for i, (size, cell) in enumerate(zip(shown.sizes, cells, strict=True)):
-        lines.append(f"{i:>6}  {size:>8}  {cell}")
+        lines, (cells, notes) = [head + "classes"], _columns(shown, labels, room)
+        if label_names is not None:
+            notes.insert(0, _called(class_names(clients, label_names)))
+    side = ">" if clients.names is None else "<"
+    for name, size, cell in zip(names, shown.sizes, cells, strict=True):
+        lines.append(f"{name:{side}{wide}}  {size:>8}  {cell}")
     if rest := len(clients) - len(shown):
         notes.append(f"{rest:,} more not shown")
     lines += textwrap.wrap("; ".join(notes), width)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _shortened(name: str) -> str:
+    name = "".join(letter if letter.isprintable() else " " for letter in name)
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
+def _called(names: Sequence[str]) -> str:
+    """What the columns stand for, of the first few."""
+    few = ", ".join(_shortened(name) for name in names[:_MOST_NAMES])
+    rest = len(names) - _MOST_NAMES
+    return f"classes are {few}{f' and {rest} more' if rest > 0 else ''}"
 
 
 def _columns(shown: Clients, labels: Any, room: int) -> tuple[list[str], list[str]]:
