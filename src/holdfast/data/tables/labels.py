@@ -36,10 +36,11 @@ def read_label(
     label: str,
     kind: TargetKind | None,
     positive: Any,
+    names: Sequence[str] | None,
     missing: MissingValues,
     who: str,
 ) -> Labels:
-    """Labels of all rows, which have one."""
+    """Labels of all rows, which have one; in the order of `names`, where given."""
     values = table.columns[label]
     said = texts(values, missing.column(label))
     if positive is not None and kind == "regression":
@@ -53,15 +54,29 @@ def read_label(
         return _regression(table, label, found, said, who)
     different = sorted(set(said), key=_order)
     if positive is not None:
-        return _binary(label, said, different, positive, who)
+        return _binary(label, said, different, positive, names, who)
     if kind is None and found is not None and len(different) > _MOST_CLASSES:
         raise HoldfastError(
             f"{who}: `{label}` has {len(different)} different whole numbers; say "
             f'target = "regression" or target = "classification".',
             about=("target",),
         )
-    place = {name: k for k, name in enumerate(different)}
-    return Labels(np.array([place[s] for s in said], np.int32), tuple(different))
+    order = different if names is None else [str(text(name)) for name in names]
+    for k, name in enumerate(order):
+        if name in order[:k]:
+            raise HoldfastError(
+                f"{who}: label_names has `{name}` twice; give each label once.",
+                about=("label_names",),
+            )
+    place = {name: k for k, name in enumerate(order)}
+    strange = next((k for k, name in enumerate(said) if name not in place), None)
+    if strange is not None:
+        raise HoldfastError(
+            f"{who}: {table.place(strange)}, `{label}` is {said[strange]!r}, which is none of the labels "
+            f"{', '.join(order[:10])}.",
+            about=("label",),
+        )
+    return Labels(np.array([place[s] for s in said], np.int32), tuple(order))
 
 
 def _fractional(found: np.ndarray | None) -> bool:
@@ -88,7 +103,19 @@ def _regression(
     return Labels(found)
 
 
-def _binary(label: str, said: np.ndarray, different: list[str], positive: Any, who: str) -> Labels:
+def _binary(
+    label: str,
+    said: np.ndarray,
+    different: list[str],
+    positive: Any,
+    names: Sequence[str] | None,
+    who: str,
+) -> Labels:
+    if names is not None and len(names) != 2:
+        raise HoldfastError(
+            f"{who}: positive makes two classes, and label_names has {len(names)}; give two names.",
+            about=("label_names",),
+        )
     listed = positive if isinstance(positive, list | tuple) else [positive]
     wanted = [str(text(value)) for value in listed]
     for value in wanted:
@@ -105,7 +132,9 @@ def _binary(label: str, said: np.ndarray, different: list[str], positive: Any, w
         )
     return Labels(
         np.isin(said, wanted).astype(np.int32),
-        (_together(others, "other"), _together(wanted, "positive")),
+        (_together(others, "other"), _together(wanted, "positive"))
+        if names is None
+        else tuple(names),
     )
 
 

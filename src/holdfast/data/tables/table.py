@@ -28,7 +28,7 @@ from holdfast.errors import HoldfastError, HoldfastWarning, did_you_mean, explai
 
 _EVERYWHERE = "*"
 _ENOUGH_TO_TELL = 20  # rows
-Value = str | float | bool
+Value = str | float
 
 
 @explain_arguments
@@ -44,10 +44,11 @@ def table(
     missing: Missing | None = None,
     indicator: bool = False,
     categorical: Sequence[str] = (),
-    na_values: Value | Sequence[Value] | Mapping[str, Sequence[Value]] = (),
+    na_values: Value | Sequence[Value] | Mapping[str, Value | Sequence[Value]] = (),
     ignore: Sequence[str] = (),
     target: TargetKind | None = None,
     positive: Value | Sequence[Value] | None = None,
+    label_names: Sequence[str] | None = None,
     class_weight: Literal["balanced"] | Mapping[str, float] | None = None,
     columns: Sequence[str] | None = None,
     separator: str | None = None,
@@ -91,6 +92,7 @@ def table(
         ignore: columns to leave out.
         target: `classification` or `regression`; by the labels unless given.
         positive: labels that become class 1, all others class 0.
+        label_names: the labels in the order of their classes; sorted unless given.
         class_weight: weights of the classes in the loss: `balanced`, or by name.
         columns: names of the columns, for files without a first line of them.
         separator: what stands between the cells of a text file; a comma, or a tab in .tsv.
@@ -134,7 +136,7 @@ def table(
     design.check(WHO, owned, [*given, *(["test_path"] if test_path is not None else [])])
     raw, told = complete(raw, inputs, special, settings, told)
     owners = owners_of(raw, own_clients) if owned else None
-    labels = read_label(raw, label, target, positive, settings.missing_values, WHO)
+    labels = read_label(raw, label, target, positive, label_names, settings.missing_values, WHO)
     if split is not None:
         told = told_parts(raw.columns[split].tolist(), split, WHO)
     part = design.parts(
