@@ -1,25 +1,44 @@
 """Data of your own, from files of arrays."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from holdfast.data.adapters import from_arrays
+from holdfast.data.adapters.arrays import TargetKind, from_arrays
 from holdfast.data.clients import Examples, count
 from holdfast.data.dataset import Dataset
 from holdfast.data.unpack import damage_said, refuse_larger_archive
 from holdfast.errors import HoldfastError, explain_arguments
 
+_PER_EXAMPLE = ("client", "group", "time", "split")
+
 
 @explain_arguments
-def arrays(path: str | os.PathLike[str], test_share: float = 0.2, seed: int = 0) -> Dataset:
+def arrays(
+    path: str | os.PathLike[str],
+    test_share: float | None = None,
+    seed: int = 0,
+    leave_out: str | Sequence[str] = (),
+    unseen: float = 0.0,
+    validation_share: float = 0.0,
+    target: TargetKind | None = None,
+) -> Dataset:
     """Arrays of your own: an .npz file with `x` and `y`, a row per example, and maybe `client`.
+
+    It may hold `group`, `time` and `split` too, which say how test examples are taken: see
+    `hf.data.from_arrays`.
 
     Args:
         path: the file, written by `numpy.savez(path, x=x, y=y, client=client)`.
-        test_share: share of the rows (of every client's, if they are known) kept for testing.
+        test_share: share of the rows (of every client's, if they are known) kept for testing; 0.2 unless
+            the test rows are said otherwise.
         seed: which rows those are is a function of it.
+        leave_out: clients that are tested on and train nothing.
+        unseen: share of the clients that are tested on and train nothing, drawn.
+        validation_share: share of the rows to choose by, in the way test rows are taken.
+        target: `classification` or `regression`; by the labels unless given.
     """
     path = _existing(path, "arrays")
     with damage_said("arrays", path, "give a file of numpy.savez"):
@@ -32,7 +51,17 @@ def arrays(path: str | os.PathLike[str], test_share: float = 0.2, seed: int = 0)
             f"numpy.savez(path, x=x, y=y).",
             about=("path",),
         )
-    return from_arrays(stored["x"], stored["y"], stored.get("client"), test_share, seed)
+    return from_arrays(
+        stored["x"],
+        stored["y"],
+        test_share=test_share,
+        seed=seed,
+        leave_out=leave_out,
+        unseen=unseen,
+        validation_share=validation_share,
+        target=target,
+        **{name: stored[name] for name in _PER_EXAMPLE if name in stored},
+    )
 
 
 @explain_arguments

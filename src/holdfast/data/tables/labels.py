@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from holdfast.data.adapters.arrays import TargetKind
 from holdfast.data.preprocessing.columns import MissingValues, numbers, text, texts
 from holdfast.data.preprocessing.fit import Settings, fit
 from holdfast.data.preprocessing.fitted import Number, Target
 from holdfast.data.tables.files import RawTable
 from holdfast.errors import HoldfastError, did_you_mean
 
-TargetKind = Literal["classification", "regression"]
 # Whole numbers that differ more than classes do: a file must say what they are.
 _MOST_CLASSES = 100
 _MOST_NAMED = 4

@@ -8,17 +8,17 @@ from typing import Any, Literal
 
 import numpy as np
 
+from holdfast.data.adapters.arrays import TargetKind, check_parts, divided
 from holdfast.data.checks import warn_of_scales
 from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
-from holdfast.data.designs import TEST, TRAIN, VALIDATION, Design, told_parts
+from holdfast.data.designs import TRAIN, Design, told_parts
 from holdfast.data.preprocessing.columns import MissingValues, numbers, text, texts
 from holdfast.data.preprocessing.fit import Missing, Scale, Settings, fit
 from holdfast.data.preprocessing.fitted import Preprocessing
 from holdfast.data.tables.files import Columns, Frame, Paths, RawTable, looks_like_data, read_table
 from holdfast.data.tables.labels import (
     Labels,
-    TargetKind,
     class_weights,
     fit_target,
     read_label,
@@ -147,7 +147,7 @@ def table(
         None if time is None else times_of(raw, time),
         told,
     )
-    _check_parts(part, design, validation_share)
+    check_parts(WHO, part, design, tested=test_share != 0)
     made = preprocessing or _fitted(raw, inputs, labels, part, owners, settings)
     _warn(raw, inputs, part, settings, made)
     return _dataset(raw, made, labels, part, owners, class_weight)
@@ -207,23 +207,6 @@ def _check_column(raw: RawTable, name: str, argument: str) -> None:
     if raw.files and raw.header and looks_like_data(raw.columns):
         hint += " The first line looks like data: give names by `columns`."
     raise HoldfastError(f"{WHO}: no column `{name}`; {hint}", about=(argument,))
-
-
-def _check_parts(part: np.ndarray, design: Design, validation_share: float) -> None:
-    if not (part == TRAIN).any():
-        raise HoldfastError(f"{WHO}: no row is left to train on; test on fewer.", about=("split",))
-    if validation_share and not (part == VALIDATION).any():
-        raise HoldfastError(
-            f"{WHO}: validation_share={validation_share} takes no row: clients have too few rows or groups; "
-            f"give a larger share, or none.",
-            about=("validation_share",),
-        )
-    if design.test_share != 0 and not (part == TEST).any():
-        raise HoldfastError(
-            f"{WHO}: no row is left to test on: clients have too few rows or groups; give a larger "
-            f"test_share, or test_share = 0.",
-            about=("test_share",),
-        )
 
 
 def _fitted(
@@ -289,24 +272,16 @@ def _dataset(
         y = y.astype(np.float32)
     x = made.of_columns(raw.columns)
 
-    def of(which: int) -> tuple[Examples, np.ndarray | None]:
-        rows = part == which
-        return Examples(x[rows], y[rows]), None if owners is None else owners[rows]
-
-    (train, trained), (test, tested) = of(TRAIN), of(TEST)
-    validation, validated = of(VALIDATION)
-    return Dataset(
-        train,
-        test,
-        trained,
-        tested,
-        classes=None if labels.names is None else len(labels.names),
+    weighted = None
+    if weights is not None:
+        weighted = class_weights(weights, y[part == TRAIN], labels.names, WHO)
+    return divided(
+        Examples(x, y),
+        owners,
+        part,
+        None if labels.names is None else len(labels.names),
+        labels.names,
         feature_names=made.feature_names,
-        label_names=labels.names,
-        validation=validation if len(validation.y) else None,
-        validation_owners=validated if len(validation.y) else None,
         preprocessing=made,
-        class_weights=None
-        if weights is None
-        else class_weights(weights, train.y, labels.names, WHO),
+        class_weights=weighted,
     )
