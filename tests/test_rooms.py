@@ -24,6 +24,8 @@ ORDER = (
     ("client_states",),
     ("record",),
     ("evaluate",),
+    ("config.own_code",),
+    ("saved",),
     ("engine",),
     ("diagnose",),
     ("flix",),

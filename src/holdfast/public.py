@@ -40,6 +40,8 @@ from holdfast.record.checkpoint import Checkpoint
 from holdfast.record.history import History
 from holdfast.record.ledger import Ledger
 from holdfast.record.state import RunState
+from holdfast.runs.load import load
+from holdfast.saved.model import SavedModel
 from holdfast.sweeps.results import Sweep
 from holdfast.sweeps.sweep import sweep
 
@@ -72,6 +74,7 @@ __all__ = [
     "Rule",
     "Run",
     "RunState",
+    "SavedModel",
     "Server",
     "ServerTurn",
     "ServerView",
@@ -92,6 +95,7 @@ __all__ = [
     "figures",
     "flix",
     "join",
+    "load",
     "metrics",
     "models",
     "pretrain",

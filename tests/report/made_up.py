@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import safetensors.numpy
 
 from holdfast.runs import results
 from holdfast.runs.folder import RunFolder, description
@@ -63,7 +64,7 @@ def add(folder: RunFolder, number: int, seed: int, history, clients=None, failed
         text = "".join(json.dumps(line) + "\n" for line in content)
         (files.path / f"{name}.jsonl").write_text(text)
     if clients is not None:
-        files.finish({"w": np.zeros(2)}, clients, start=start)
+        files.finish(safetensors.numpy.save({"w": np.zeros(2)}), clients, start=start)
     if failed:
         (files.path / "failed.json").write_text("{}")
 

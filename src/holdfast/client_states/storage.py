@@ -38,6 +38,8 @@ class Storage:
         device: the most bytes of states, and of examples, on a device; a quarter of its memory unless
             given.
         folder: for states on disk; that of the checkpoint or a temporary one unless given.
+        personal: the most bytes of clients' own models that a run folder keeps at the end, all together;
+            larger ones are left out, and the run says so.
 
     Example:
         >>> import holdfast as hf
@@ -48,14 +50,20 @@ class Storage:
     memory: int | str | None = None
     device: int | str | None = None
     folder: str | Path | None = None
+    personal: int | str = "1 GB"
 
     def __post_init__(self) -> None:
-        _ = self.memory_bytes, self.device_bytes  # refuses what is not a size
+        _ = self.memory_bytes, self.device_bytes, self.personal_bytes  # refuses what is not a size
 
     @property
     def memory_bytes(self) -> int:
         """The most bytes of states in memory."""
         return _machine_memory() // 4 if self.memory is None else _size("memory", self.memory)
+
+    @property
+    def personal_bytes(self) -> int:
+        """The most bytes of clients' own models in a run folder."""
+        return _size("personal", self.personal)
 
     @property
     def device_bytes(self) -> int:

@@ -145,6 +145,13 @@ class Study:
         return found.pop() if len(found) == 1 else None
 
     @property
+    def target_column(self) -> str | None:
+        """The column of a table that is to be predicted, where the data is a table."""
+        given = self.file.values["data"]
+        column = None if isinstance(given, str) else given.get("label")
+        return column if isinstance(column, str) else None
+
+    @property
     def measures_clients(self) -> bool:
         """Whether every client's own model is measured as training goes on."""
         return any(isinstance(e, Personal) and not e.name for e in self.evaluators)

@@ -21,6 +21,7 @@ from holdfast.errors import HoldfastError
 from holdfast.metrics.by_name import as_metric
 from holdfast.metrics.metric import Metric
 from holdfast.models import Model
+from holdfast.models.constructor import with_constructor
 from holdfast.solvers import Solver
 from holdfast.wires import Compressor
 
@@ -67,6 +68,9 @@ def make(
         with own_code.explained(f"{kind} `{table['name']}`"):
             made = function(*first, **arguments)
         _check_made(kind, table["name"], made)
+        # One that a function of hf.models made is made again by that one, without the file.
+        if kind == "model" and made.constructor is None:
+            return with_constructor(made, table["name"], arguments)
         return made
 
 

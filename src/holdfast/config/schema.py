@@ -212,6 +212,7 @@ class StorageSection(BaseModel):
     memory: StrictInt | StrictStr | None = None
     device: StrictInt | StrictStr | None = None
     folder: StrictStr | None = None
+    personal: StrictInt | StrictStr = "1 GB"
 
 
 class OwnServer(BaseModel):

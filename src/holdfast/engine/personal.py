@@ -40,6 +40,14 @@ def deployed_model(
 compiled_deployed_model = jax.jit(deployed_model)
 
 
+def deploys_server_model(algorithm: Algorithm, x: Tree, server_state: Tree, state: Tree) -> bool:
+    """Whether every client uses the server's model as it is: by the program, whatever its numbers."""
+    program = jax.make_jaxpr(deployed_model)(algorithm, x, server_state, state, 0).jaxpr
+    first = len(tree.leaves(algorithm))
+    given = program.invars[first : first + len(tree.leaves(x))]
+    return all(a is b for a, b in zip(program.outvars, given, strict=True))
+
+
 def _local_steps(
     model: Model,
     steps: Steps | StepsPerPopulation,

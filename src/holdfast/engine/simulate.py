@@ -17,8 +17,10 @@ from holdfast.core.memory import Memory
 from holdfast.core.rule import Rule
 from holdfast.core.wire import Wire
 from holdfast.data.clients import Clients
+from holdfast.data.dataset import Dataset
 from holdfast.engine.experiment import Experiment, Settings, described
 from holdfast.engine.look import run_as_html
+from holdfast.engine.saving import Saving
 from holdfast.engine.server import Server
 from holdfast.engine.simulation import Simulation
 from holdfast.errors import HoldfastError, expect, explain_arguments, whole_number
@@ -31,6 +33,7 @@ from holdfast.record.ledger import Ledger
 from holdfast.record.lock import held
 from holdfast.record.progress import of_run
 from holdfast.record.state import RunState
+from holdfast.saved import file
 from holdfast.trees import Tree
 
 if TYPE_CHECKING:
@@ -166,6 +169,39 @@ class Run:
         number = self.experiment.clients.number(client)
         # After pooling, everybody shares one client's model.
         return number if len(self.simulation.setup.clients) > 1 else 0
+
+    def save(
+        self, path: str | Path, client: int | str | None = None, data: Dataset | None = None
+    ) -> Path:
+        """Write the trained model to one file, for `hf.load`; returns its path.
+
+        Where clients use models of their own (`local_only`, `flix`, a method with `adapt`), the file has
+        all of them by name, and the server's.
+
+        Args:
+            path: the file, such as `"model.safetensors"`.
+            client: one client, by name or number, whose model is written alone.
+            data: the data set that was trained on: its preprocessing, names of columns and of labels go
+                into the file. Without it the model takes arrays as it was trained on, and no tables.
+
+        Example:
+            >>> import holdfast as hf
+            >>> import numpy as np, tempfile
+            >>> x, y = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([1.0, 2.0, 6.0, 8.0])
+            >>> data = hf.data.from_arrays(x, y, client=["a", "a", "b", "b"], test_share=0.0)
+            >>> clients, _ = data.natural()
+            >>> model = hf.models.least_squares(intercept=False)
+            >>> local = hf.Local(learning_rate=0.05, steps=100)
+            >>> run = hf.simulate(hf.algorithms.local_only(), model, clients, local, rounds=1)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     saved = hf.load(run.save(f"{folder}/model.safetensors"))
+            >>> saved.clients, saved.for_client("b").predict(np.array([[10.0]])).round(2).tolist()
+            (('a', 'b'), [20.0])
+        """
+        saving = Saving(self.simulation, self.state, data=data)
+        if client is not None:
+            return file.write(Path(path), *saving.client(client))
+        return file.write(Path(path), *(saving.everybody() if saving.personal else saving.server()))
 
     def personal_all(self) -> Tree:
         """Every client's own model, along a leading axis; of one without data, the server's."""

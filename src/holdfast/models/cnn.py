@@ -7,6 +7,7 @@ import flax.linen as nn
 import jax
 
 from holdfast.errors import HoldfastError, explain_arguments, first_wrong
+from holdfast.models.constructor import rebuildable
 from holdfast.models.convolution import Convolution, ConvolutionLayer, convolution_by
 from holdfast.models.images import image_classifier, pixels
 from holdfast.models.initial import Init, initialised
@@ -46,6 +47,7 @@ class CNN(nn.Module):
 
 
 @explain_arguments
+@rebuildable
 def cnn(
     classes: int,
     channels: Sequence[int] = (64, 64),
@@ -138,6 +140,7 @@ def cnn(
 
 
 @explain_arguments
+@rebuildable
 def cnn_fsl_emnist(
     classes: int = 45, convolution: Convolution = "auto", init: Init = "flax"
 ) -> Model:
@@ -169,6 +172,7 @@ def cnn_fsl_emnist(
 
 
 @explain_arguments
+@rebuildable
 def cnn_fsl_cifar10(
     classes: int = 10, convolution: Convolution = "auto", init: Init = "flax"
 ) -> Model:

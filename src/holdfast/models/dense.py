@@ -11,6 +11,7 @@ import numpy as np
 import optax
 
 from holdfast.errors import HoldfastError, explain_arguments, first_wrong
+from holdfast.models.constructor import rebuildable
 from holdfast.models.initial import Init, initialised
 from holdfast.models.model import (
     GeneralisedLinear,
@@ -56,6 +57,7 @@ def _hidden_layers(x: jax.Array, widths: tuple[int, ...]) -> jax.Array:
 
 
 @explain_arguments
+@rebuildable
 def mlp(hidden: Sequence[int], classes: int, l2: float = 0.0, init: Init = "flax") -> Model:
     r"""A multilayer perceptron on flattened inputs.
 
@@ -88,6 +90,7 @@ def mlp(hidden: Sequence[int], classes: int, l2: float = 0.0, init: Init = "flax
 
 
 @explain_arguments
+@rebuildable
 def softmax_regression(classes: int, l2: float = 0.0, init: Init = "flax") -> Model:
     r"""Multinomial logistic regression on flattened inputs: an MLP without hidden layers.
 
@@ -125,6 +128,7 @@ def _softmax_regression(classes: int) -> Model:
 
 
 @explain_arguments
+@rebuildable
 def binary_mlp(hidden: Sequence[int], l2: float = 0.0, init: Init = "flax") -> Model:
     r"""A multilayer perceptron for labels 0 and 1, trained by sigmoid cross-entropy.
 
@@ -181,7 +185,9 @@ def _binary(module: BinaryMLP) -> Model:
     # It begins and is called as any classifier; only its two classes share one logit.
     two_logits = classifier(module, classes=2)
     predictor = Predictor(
-        lambda params, batch: jax.nn.sigmoid(_apply(module, params, batch)), binary_metrics
+        lambda params, batch: jax.nn.sigmoid(_apply(module, params, batch)),
+        binary_metrics,
+        "binary",
     )
     return dataclasses.replace(
         two_logits,
@@ -207,6 +213,7 @@ class RegressionMLP(nn.Module):
 
 
 @explain_arguments
+@rebuildable
 def mlp_regression(hidden: Sequence[int], l2: float = 0.0, init: Init = "flax") -> Model:
     r"""A multilayer perceptron with tanh that predicts one number, trained by squared error.
 
@@ -248,7 +255,7 @@ def _regression(module: RegressionMLP) -> Model:
         loss=loss,
         metrics=None,
         check=None,
-        predictor=Predictor(output, regression_metrics),
+        predictor=Predictor(output, regression_metrics, "numbers"),
         output=output,
     )
 

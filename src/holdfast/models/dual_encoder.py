@@ -12,6 +12,7 @@ import numpy as np
 
 from holdfast.core.struct import Struct, static
 from holdfast.errors import HoldfastError, explain_arguments, first_wrong
+from holdfast.models.constructor import rebuildable
 from holdfast.models.initial import Init, initialised
 from holdfast.models.model import Model, Table
 from holdfast.trees import Tree
@@ -48,6 +49,7 @@ def _direction(vectors: jax.Array) -> jax.Array:
 
 
 @explain_arguments
+@rebuildable
 def dual_encoder(
     items: int = 3953,
     width: int = 16,

@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from holdfast.errors import HoldfastError, explain_arguments, first_wrong
+from holdfast.models.constructor import rebuildable
 from holdfast.models.model import Model, classifier
 from holdfast.trees import Tree
 
@@ -49,6 +50,7 @@ def check_images(x: np.ndarray, owner: str, smallest: int) -> None:
 
 
 @explain_arguments
+@rebuildable
 def augmented(
     model: Model,
     flip: float = 0.5,

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import tree
 
 from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.models.constructor import rebuildable
 from holdfast.models.model import Model
 from holdfast.trees import Tree
 
@@ -18,6 +19,7 @@ Init: TypeAlias = Literal["flax", "torch", "zeros"]
 
 
 @explain_arguments
+@rebuildable
 def initialised(model: Model, init: Init) -> Model:
     r"""The model with another start. All of `hf.models` that take `init` are made by it.
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.models.constructor import rebuildable
 from holdfast.models.initial import Init, initialised
 from holdfast.models.model import (
     GeneralisedLinear,
@@ -24,6 +25,7 @@ from holdfast.trees import Tree
 
 
 @explain_arguments
+@rebuildable
 def logistic_regression(l2: float = 0.0, intercept: bool = True, init: Init = "zeros") -> Model:
     r"""Logistic regression for labels 0 and 1, on flattened inputs.
 
@@ -58,6 +60,7 @@ def logistic_regression(l2: float = 0.0, intercept: bool = True, init: Init = "z
 
 
 @explain_arguments
+@rebuildable
 def least_squares(l2: float = 0.0, intercept: bool = True, init: Init = "zeros") -> Model:
     r"""Linear regression of one number per example, on flattened inputs.
 
@@ -110,7 +113,9 @@ def _logistic_regression(l2: float, intercept: bool) -> Model:
         check,
         name=f"logistic_regression(l2={l2}, intercept={intercept})",
         linear=GeneralisedLinear(design, max_curvature=0.25, min_curvature=0.0, l2=l2),
-        predictor=Predictor(lambda p, batch: jax.nn.sigmoid(_scores(p, batch)), binary_metrics),
+        predictor=Predictor(
+            lambda p, batch: jax.nn.sigmoid(_scores(p, batch)), binary_metrics, "binary"
+        ),
         output=_scores,
         l2=l2,
     )
@@ -132,7 +137,7 @@ def _least_squares(l2: float, intercept: bool) -> Model:
         check=check,
         name=f"least_squares(l2={l2}, intercept={intercept})",
         linear=GeneralisedLinear(design, max_curvature=1.0, min_curvature=1.0, l2=l2),
-        predictor=Predictor(_scores, regression_metrics),
+        predictor=Predictor(_scores, regression_metrics, "numbers"),
         output=_scores,
         l2=l2,
     )

@@ -5,7 +5,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import flax.linen as nn
 import jax
@@ -15,6 +15,7 @@ from jax import lax, tree
 
 from holdfast.errors import About, HoldfastError, explain_constructor
 from holdfast.metrics.metric import Declared, directions
+from holdfast.models.constructor import Constructor
 from holdfast.trees import Tree, describe_shapes, paths
 
 
@@ -68,6 +69,11 @@ class GeneralisedLinear:
     l2: float = 0.0
 
 
+# What a prediction is: a probability for each of several classes, that of label 1, one for each of several
+# labels that an example may have at once, or numbers.
+Task: TypeAlias = Literal["classes", "binary", "labels", "numbers"]
+
+
 @explain_constructor
 @dataclasses.dataclass(frozen=True)
 class Predictor:
@@ -75,6 +81,7 @@ class Predictor:
 
     predict: Callable[[Tree, Tree], jax.Array]  # (params, batch) -> one prediction per example
     metrics: Callable[[jax.Array, Tree], dict[str, jax.Array]]  # its loss first, per example
+    task: Task | None = None  # by the shapes of predictions and labels unless given
 
 
 def probability_metrics(probabilities: jax.Array, batch: Tree) -> dict[str, jax.Array]:
@@ -150,6 +157,8 @@ class Model:
         l2: of the penalty that is part of the loss, if there is one (`hf.models.regularised`).
         greater_is_better: which way metrics are better that `hf.metrics` does not know by their names:
             True or False by name. Kept as sorted pairs, which have a hash.
+        constructor: by which function of `hf.models` it was made, noted by that function, so that a saved
+            model can be made again.
 
     Example:
         >>> import holdfast as hf
@@ -195,11 +204,20 @@ class Model:
         default=None, repr=False, compare=False
     )
     l2: float = dataclasses.field(default=0.0, repr=False, compare=False)
+    constructor: Constructor | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "greater_is_better", directions(self.greater_is_better))
         if not isinstance(self.loss, Loss):
             object.__setattr__(self, "loss", Loss(self.loss))
+        # A copy with another function is not what the constructor makes.
+        if self.constructor is not None and self.constructor.parts != self.parts:
+            object.__setattr__(self, "constructor", None)
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """The functions that training and prediction depend on."""
+        return self.init, self.loss, self.metrics, self.predictor, self.output
 
     def __repr__(self) -> str:
         return f"Model({self.name})"
@@ -370,7 +388,7 @@ def supervised(
             )
 
     predictor = Predictor(
-        lambda params, batch: jax.nn.softmax(scores(params, batch)), probability_metrics
+        lambda params, batch: jax.nn.softmax(scores(params, batch)), probability_metrics, "classes"
     )
     return Model(
         lambda key, examples: init(key, jnp.asarray(examples.x[:1])),

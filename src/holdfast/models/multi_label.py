@@ -12,6 +12,7 @@ import optax
 from jax import lax
 
 from holdfast.errors import HoldfastError, explain_arguments, first_wrong
+from holdfast.models.constructor import rebuildable
 from holdfast.models.dense import MLP
 from holdfast.models.initial import Init, initialised
 from holdfast.models.model import GeneralisedLinear, Model, Predictor, classifier, design_matrix
@@ -20,6 +21,7 @@ from holdfast.trees import Tree
 
 
 @explain_arguments
+@rebuildable
 def multi_label(
     classes: int,
     hidden: Sequence[int] = (),
@@ -126,6 +128,8 @@ def _multi_label(module: MLP, k: int) -> Model:
         check=check,
         name=f"multi_label(hidden={module.hidden}, classes={module.classes}, k={k})",
         linear=design,
-        predictor=Predictor(lambda p, batch: jax.nn.sigmoid(output(p, batch)), of_probabilities),
+        predictor=Predictor(
+            lambda p, batch: jax.nn.sigmoid(output(p, batch)), of_probabilities, "labels"
+        ),
         output=output,
     )

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from holdfast.errors import HoldfastError, explain_arguments, first_wrong
+from holdfast.models.constructor import rebuildable
 from holdfast.models.initial import Init, initialised
 from holdfast.models.model import (
     Model,
@@ -64,6 +65,7 @@ class GRU(nn.Module):
 
 
 @explain_arguments
+@rebuildable
 def gru(
     vocabulary: int,
     embedding: int = 96,
@@ -165,7 +167,7 @@ def _gru(module: GRU, padding: int | None) -> Model:
 
     # It begins and is called as any classifier; only its labels are many per example.
     one_label = classifier(module, module.vocabulary)
-    predictor = Predictor(cast(Predictor, one_label.predictor).predict, of_probabilities)
+    predictor = Predictor(cast(Predictor, one_label.predictor).predict, of_probabilities, "classes")
     return dataclasses.replace(
         one_label, loss=loss, metrics=metrics, check=check, predictor=predictor
     )
@@ -223,6 +225,7 @@ class LSTM(nn.Module):
 
 
 @explain_arguments
+@rebuildable
 def lstm(
     vocabulary: int,
     embedding: int = 8,

@@ -10,11 +10,13 @@ import jax.numpy as jnp
 from jax import tree
 
 from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.models.constructor import rebuildable
 from holdfast.models.model import Model
 from holdfast.trees import Tree
 
 
 @explain_arguments
+@rebuildable
 def regularised(model: Model, l2: float) -> Model:
     r"""The model with a penalty of all its parameters, biases too, in loss and metric `loss`.
 

@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax
 
 from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.models.constructor import rebuildable
 from holdfast.models.convolution import Convolution, convolution_by, max_pool
 from holdfast.models.images import image_classifier, pixels
 from holdfast.models.initial import Init, initialised
@@ -78,6 +79,7 @@ class ResNet(nn.Module):
 
 
 @explain_arguments
+@rebuildable
 def resnet8(classes: int, convolution: Convolution = "auto", init: Init = "flax") -> Model:
     """ResNet-8 with two groups in each normalisation: FedPVR's smaller network.
 
@@ -112,6 +114,7 @@ def resnet8(classes: int, convolution: Convolution = "auto", init: Init = "flax"
 
 
 @explain_arguments
+@rebuildable
 def resnet18(
     classes: int, stem: Stem = "imagenet", convolution: Convolution = "auto", init: Init = "flax"
 ) -> Model:

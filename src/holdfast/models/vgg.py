@@ -4,6 +4,7 @@ import flax.linen as nn
 import jax
 
 from holdfast.errors import HoldfastError, explain_arguments, first_wrong
+from holdfast.models.constructor import rebuildable
 from holdfast.models.convolution import Convolution, ConvolutionLayer, convolution_by
 from holdfast.models.images import image_classifier, pixels
 from holdfast.models.initial import Init, initialised
@@ -37,6 +38,7 @@ class VGG(nn.Module):
 
 
 @explain_arguments
+@rebuildable
 def vgg11(
     classes: int, dropout: float = 0.5, convolution: Convolution = "auto", init: Init = "flax"
 ) -> Model:

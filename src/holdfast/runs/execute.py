@@ -15,6 +15,7 @@ from holdfast import evaluate, processes
 from holdfast.config.build import Method, Study
 from holdfast.data import Clients, split
 from holdfast.data.split.table import class_names, has_classes
+from holdfast.engine.saving import Saving
 from holdfast.engine.simulate import Run, simulate
 from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError, file_errors_said
 from holdfast.evaluate.measuring import measure
@@ -25,6 +26,7 @@ from holdfast.record.lock import held, refuse_held
 from holdfast.record.progress import Progress
 from holdfast.record.state import RunState
 from holdfast.runs.folder import RunFolder, SeedFolder, description
+from holdfast.runs.models import as_files
 from holdfast.runs.predictions import Predicting, Predictions
 
 _MOST_CLIENTS_SHOWN = 500
@@ -240,7 +242,10 @@ def _run(
         progress=False,
         on_round=on_round,
     )
-    write_results(run, files, study.clients, study.tests, study.metrics)
+    data = study.datasets[0] if len(study.datasets) == 1 else None
+    saving = Saving(run.simulation, run.state, method.label, data, study.target_column)
+    told = partial(_tell, folder, progress, f"{method.label}, seed {seed}")
+    write_results(run, files, study.clients, study.tests, study.metrics, saving, told)
     return run
 
 
@@ -250,13 +255,19 @@ def write_results(
     clients: Clients,
     tests: Clients | None,
     metrics: tuple[Metric, ...] = (),
+    saving: Saving | None = None,
+    told: Callable[[str], None] | None = None,
 ) -> None:
-    """All files of a run that is over; what clients get only where they have test examples."""
+    """All files of a run that is over; what clients get only where they have test examples.
+
+    `saving` says more of the models than the run itself knows; `told` hears of what was left out.
+    """
     files.begin(run.state)
     measured, predictions = (
         ({}, None) if tests is None else _at_clients(run, clients, tests, metrics)
     )
-    files.finish(run.params, measured, predictions, run.simulation.measure_start())
+    server, personal = as_files(saving or Saving(run.simulation, run.state), told)
+    files.finish(server, measured, predictions, run.simulation.measure_start(), personal)
 
 
 def _at_clients(

@@ -14,7 +14,9 @@ methods/fedavg/seed-0/  (with several splits of the data methods/fedavg/split-0/
     ledger.jsonl        one line per round: who took part, bits down and up; who was left out, if anyone
     start.json          what was measured of the model before the first round
     clients.json        every client's own result at the end
-    params.safetensors  the model, by the names of its parameters
+    params.safetensors  the server's model, by the names of its parameters, and all that hf.load needs
+    personal.safetensors
+                        every client's own model by its name, where clients use others than the server's
     predictions.safetensors
                         of every client's own test rows, what the model it would use predicts
     timing.sha256, complete.sha256
@@ -49,13 +51,12 @@ from holdfast.record.versions import versions
 from holdfast.runs import predictions
 from holdfast.runs.predictions import Predictions
 from holdfast.runs.reading import damage, read_json, read_lines
-from holdfast.trees import Tree, paths
 
 _TIMES = ("seconds", "compile_seconds")
 # What two runs of the same experiment have alike; seconds they have not.
 _RESULTS = ("history.jsonl", "ledger.jsonl", "clients.json", "params.safetensors")
 # What older runs have not; all others have checksums of it too.
-_LATER = ("predictions.safetensors", "start.json")
+_LATER = ("predictions.safetensors", "personal.safetensors", "start.json")
 _TIMING = ("timing.jsonl",)
 _BEGINNING = ("experiment.toml", "split.json", "methods.json")
 _OWN_SUM = "sha256"  # in environment.json, of all else in it
@@ -78,6 +79,11 @@ class SeedFolder:
     def params_file(self) -> Path:
         """The final model."""
         return self.path / "params.safetensors"
+
+    @property
+    def personal_file(self) -> Path:
+        """Every client's own final model; there if clients use others than the server's."""
+        return self.path / "personal.safetensors"
 
     @property
     def sums_file(self) -> Path:
@@ -147,20 +153,25 @@ class SeedFolder:
 
     def finish(
         self,
-        params: Tree,
+        model: bytes,
         clients: dict[str, Any],
         predicted: Predictions | None = None,
         start: dict[str, Any] | None = None,
+        personal: bytes | None = None,
     ) -> None:
-        """The results; their checksums last. Without test rows at clients there are no predictions."""
+        """The results, models as they are saved; their checksums last.
+
+        Without test rows at clients there are no predictions.
+        """
         if not processes.is_first():
             return
         # Not of results that are just being written.
         self.sums_file.unlink(missing_ok=True)
         write_whole(self.path / "clients.json", json.dumps(clients))
-        leaves = [np.asarray(a) for a in _leaves(params)]
-        named = {n: np.ascontiguousarray(a) for n, a in zip(_names(params), leaves, strict=True)}
-        write_whole(self.params_file, safetensors.numpy.save(named))
+        write_whole(self.params_file, model)
+        self.personal_file.unlink(missing_ok=True)
+        if personal is not None:
+            write_whole(self.personal_file, personal)
         if start is not None:
             write_whole(self.path / "start.json", json.dumps(start, default=_plain))
         if predicted is not None:
@@ -202,6 +213,10 @@ class SeedFolder:
         """The final model by the names of its parameters."""
         self._refuse_damaged("params.safetensors")
         return safetensors.numpy.load_file(self.params_file)
+
+    def check_models(self) -> None:
+        """Refuse models that are not as they were written."""
+        self._refuse_damaged("params.safetensors", "personal.safetensors")
 
     def predictions(self) -> Predictions | None:
         """What was predicted of every client's test rows; None of a run that has not ended or is older."""
@@ -490,14 +505,3 @@ def _entry(entry: Entry) -> Record:
         "bits_up": entry.bits_up,
         **({"left_out": entry.left_out} if entry.left_out else {}),
     }
-
-
-def _names(params: Tree) -> list[str]:
-    names = paths(params)
-    return [name or "params" for name in names]
-
-
-def _leaves(params: Tree) -> list[Any]:
-    import jax
-
-    return jax.tree.leaves(jax.device_get(params))

@@ -1,0 +1,175 @@
+"""A run's models as files that predict without it: whose they are, and what is said of them."""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import numpy as np
+from jax import tree
+
+from holdfast.core import hyper
+from holdfast.data.clients import Clients, Examples
+from holdfast.data.dataset import Dataset
+from holdfast.data.grouped import Grouped
+from holdfast.engine.personal import deploys_server_model
+from holdfast.engine.simulation import Simulation
+from holdfast.models.model import Model, Task
+from holdfast.record.state import RunState
+from holdfast.record.versions import versions
+from holdfast.saved.description import ArrayType, Columns, Description
+from holdfast.saved.file import Arrays, by_name
+from holdfast.saved.model import CLIENTS, SERVER
+from holdfast.saved.rebuild import code_digest
+from holdfast.trees import Tree, nbytes
+
+# Clients whose names a file lists although their models are not in it.
+_MOST_NAMES = 10_000
+_LIBRARIES = ("python", "holdfast", "jax", "jaxlib", "flax", "numpy")
+
+
+@dataclasses.dataclass(frozen=True)
+class Saving:
+    """The models of a run after a round.
+
+    Args:
+        simulation: the run.
+        state: after that round.
+        method: what people call the method; its own name unless given.
+        data: the data set it was trained on, for names and preprocessing.
+        target: the column of a table that has the labels.
+        kept: why the state is not the last one, if it is not.
+    """
+
+    simulation: Simulation
+    state: RunState
+    method: str | None = None
+    data: Dataset | None = None
+    target: str | None = None
+    kept: str = ""
+
+    @property
+    def personal(self) -> bool:
+        """Whether clients use other models than the server's."""
+        setup, state = self.simulation.setup, self.state
+        if setup.adapt is not None:
+            return True
+        now = hyper.at_round(setup.algorithm, state.round)
+        first = setup.template.client.rule
+        return not deploys_server_model(now, state.params, state.server.rule, first)
+
+    @property
+    def personal_bytes(self) -> int:
+        """The size of all clients' own models and the server's."""
+        return (len(self._clients) + 1) * nbytes(self.state.params)
+
+    @property
+    def _clients(self) -> Clients:
+        return self.simulation.setup.clients
+
+    def server(self, not_stored: str = "") -> tuple[Arrays, Description]:
+        """The server's model."""
+        about = dataclasses.replace(self.description, not_stored=not_stored)
+        return by_name(self.state.params), about
+
+    def client(self, client: int | str) -> tuple[Arrays, Description]:
+        """The model one client uses."""
+        number = self._clients.number(client)
+        about = self.description
+        if self.personal:
+            name = self._clients.name(number)
+            about = dataclasses.replace(about, stored="client", client=name)
+        return by_name(self._model_of(number)), about
+
+    def everybody(self) -> tuple[Arrays, Description]:
+        """All clients' own models along a leading axis, and the server's, by names that tell them apart."""
+        models = [by_name(self._model_of(i)) for i in range(len(self._clients))]
+        stacked = {CLIENTS + name: np.stack([m[name] for m in models]) for name in models[0]}
+        names = tuple(self._clients.name(i) for i in range(len(self._clients)))
+        about = dataclasses.replace(self.description, stored="clients", clients=names)
+        return stacked | by_name(self.state.params, SERVER), about
+
+    def _model_of(self, client: int) -> Tree:
+        # Without data there is nothing of its own.
+        if self._clients.sizes[client] == 0:
+            return self.state.params
+        return self.simulation.view(self.state).personal(client)
+
+    @property
+    def description(self) -> Description:
+        """What is true of every model of the run."""
+        experiment, setup = self.simulation.experiment, self.simulation.setup
+        model, clients = experiment.model, experiment.clients
+        x, y, odd = _types(clients.examples)
+        noted = model.constructor
+        constructor = None if noted is None or odd else noted.to_dict()
+        why = odd or f"{model.name} was not made by a function of hf.models with plain values"
+        known = {n: v for n, v in versions().items() if n in _LIBRARIES}
+        few = len(clients) <= _MOST_NAMES
+        return Description(
+            task=None if odd else _task(model, self.state.params, x, y),
+            x=x,
+            y=y,
+            method=self.method or setup.algorithm.name,
+            round=self.state.round,
+            seed=experiment.seed,
+            versions=known,
+            constructor=constructor,
+            code=code_digest(constructor),
+            unbuildable="" if constructor else why,
+            columns=None if self.data is None else _columns(self.data, self.target),
+            clients=tuple(clients.name(i) for i in range(len(clients))) if few else (),
+            personal=self.personal,
+            server_trained=not _equal(self.state.params, setup.params),
+            adapts=setup.adapt is not None,
+            kept=self.kept,
+        )
+
+
+def _columns(data: Dataset, target: str | None) -> Columns:
+    made = data.preprocessing
+    return Columns(
+        features=data.feature_names,
+        labels=data.label_names,
+        preprocessing=None if made is None else made.to_dict(),
+        target=target,
+    )
+
+
+def _types(examples: Any) -> tuple[ArrayType, ArrayType, str]:
+    """What an example's parts are; and why they cannot be predicted from, if so."""
+    odd = ""
+    if isinstance(examples, Grouped):
+        odd = f"its clients are of {len(examples.whose)} populations, each with a model of its own"
+        examples = examples.of(0)
+    fields = getattr(examples, "_fields", ())
+    if not odd and set(fields) != {"x", "y"}:
+        odd = f"its examples have the fields {', '.join(fields) or 'of none'}, not x and y alone"
+    if {"x", "y"} <= set(fields):
+        return _type(examples.x), _type(examples.y), odd
+    return ArrayType((), "float32"), ArrayType((), "float32"), odd
+
+
+def _type(array: Any) -> ArrayType:
+    return ArrayType(
+        tuple(int(n) for n in np.shape(array)[1:]), str(jax.numpy.asarray(array[:1]).dtype)
+    )
+
+
+def _task(model: Model, params: Tree, x: ArrayType, y: ArrayType) -> Task | None:
+    """What the model predicts, as it says or by the shapes of predictions and labels."""
+    if model.predictor is None:
+        return None if model.output is None else "numbers"
+    if model.predictor.task is not None:
+        return model.predictor.task
+    one = [np.zeros((1, *a.shape), a.dtype) for a in (x, y)]
+    found = jax.eval_shape(lambda p: model.predict(p, Examples(*one)), params)
+    whole = np.dtype(y.dtype).kind in "biu"
+    if found.shape == (1, *y.shape):
+        return ("binary" if whole else "numbers") if not y.shape or not whole else "labels"
+    return "classes" if whole and math.prod(found.shape[:-1]) == math.prod(y.shape) else "numbers"
+
+
+def _equal(a: Tree, b: Tree) -> bool:
+    pairs = zip(tree.leaves(a), tree.leaves(b), strict=True)
+    return all(np.array_equal(np.asarray(p), np.asarray(q), equal_nan=True) for p, q in pairs)

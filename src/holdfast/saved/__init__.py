@@ -1,0 +1,1 @@
+"""Trained models in files: what such a file says, how it is written, read and used."""
