@@ -1,7 +1,6 @@
 """A run's models as files that predict without it: whose they are, and what is said of them."""
 
 import dataclasses
-import math
 from typing import Any
 
 import jax
@@ -9,18 +8,18 @@ import numpy as np
 from jax import tree
 
 from holdfast.core import hyper
-from holdfast.data.clients import Clients, Examples
+from holdfast.data.clients import Clients
 from holdfast.data.dataset import Dataset
 from holdfast.data.grouped import Grouped
 from holdfast.engine.personal import deploys_server_model
 from holdfast.engine.simulation import Simulation
-from holdfast.models.model import Model, Task
 from holdfast.record.state import RunState
 from holdfast.record.versions import versions
 from holdfast.saved.description import ArrayType, Columns, Description
 from holdfast.saved.file import Arrays, by_name
 from holdfast.saved.model import CLIENTS, SERVER
 from holdfast.saved.rebuild import code_digest
+from holdfast.saved.task import task_of
 from holdfast.trees import Tree, nbytes
 
 # Clients whose names a file lists although their models are not in it.
@@ -107,7 +106,7 @@ class Saving:
         known = {n: v for n, v in versions().items() if n in _LIBRARIES}
         few = len(clients) <= _MOST_NAMES
         return Description(
-            task=None if odd else _task(model, self.state.params, x, y),
+            task=None if odd else task_of(model, self.state.params, x, y),
             x=x,
             y=y,
             method=self.method or setup.algorithm.name,
@@ -154,20 +153,6 @@ def _type(array: Any) -> ArrayType:
     return ArrayType(
         tuple(int(n) for n in np.shape(array)[1:]), str(jax.numpy.asarray(array[:1]).dtype)
     )
-
-
-def _task(model: Model, params: Tree, x: ArrayType, y: ArrayType) -> Task | None:
-    """What the model predicts, as it says or by the shapes of predictions and labels."""
-    if model.predictor is None:
-        return None if model.output is None else "numbers"
-    if model.predictor.task is not None:
-        return model.predictor.task
-    one = [np.zeros((1, *a.shape), a.dtype) for a in (x, y)]
-    found = jax.eval_shape(lambda p: model.predict(p, Examples(*one)), params)
-    whole = np.dtype(y.dtype).kind in "biu"
-    if found.shape == (1, *y.shape):
-        return ("binary" if whole else "numbers") if not y.shape or not whole else "labels"
-    return "classes" if whole and math.prod(found.shape[:-1]) == math.prod(y.shape) else "numbers"
 
 
 def _equal(a: Tree, b: Tree) -> bool:

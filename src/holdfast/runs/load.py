@@ -1,5 +1,6 @@
 """Trained models to predict with: from a run folder, or from a file that was saved."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from holdfast.runs.folder import RunFolder, SeedFolder
 from holdfast.saved import file
 from holdfast.saved.model import SavedModel
 from holdfast.saved.rebuild import rebuilt
+from holdfast.saved.task import task_of
 
 
 @explain_arguments
@@ -61,6 +63,9 @@ def load(
         )
     made = rebuilt(about, path, trust) if model is None else _given(model)
     saved = SavedModel(about, made, arrays, path)
+    if model is not None:  # it may say more of itself than the one it was trained as
+        task = task_of(model, saved.shapes[0], about.x, about.y)
+        saved = dataclasses.replace(saved, description=dataclasses.replace(about, task=task))
     return saved if client is None else saved.for_client(client)
 
 

@@ -108,7 +108,7 @@ class SavedModel:
         """The parameters, as the model has them."""
         if self.description.stored == "clients":
             raise HoldfastError(f"{self.path}: {self._which()}", about=("client",))
-        leaves, names = self._shapes
+        leaves, names = self.shapes
         if sorted(self.arrays) != sorted(names):
             raise self._other(", ".join(sorted(self.arrays)), ", ".join(sorted(names)))
         found = []
@@ -122,7 +122,8 @@ class SavedModel:
         return tree.unflatten(tree.structure(leaves), found)
 
     @functools.cached_property
-    def _shapes(self) -> tuple[Tree, list[str]]:
+    def shapes(self) -> tuple[Tree, list[str]]:
+        """Shapes and types of the model's parameters, and their names."""
         about = self.description
         few = Examples(*(jax.ShapeDtypeStruct((1, *a.shape), a.dtype) for a in (about.x, about.y)))
         like = jax.eval_shape(self.model.init, jax.random.key(0), few)
@@ -190,7 +191,7 @@ class SavedModel:
 
     def _with(self, prefix: str, stored: Any, client: str | None, row: int | None) -> "SavedModel":
         arrays = {
-            name.removeprefix(prefix): array if row is None else array[row]
+            name.removeprefix(prefix): array if row is None else np.asarray(array[row])
             for name, array in self.arrays.items()
             if name.startswith(prefix)
         }
@@ -257,7 +258,7 @@ class SavedModel:
     @functools.cached_property
     def _output(self) -> Any:
         one = jax.ShapeDtypeStruct((1, *self.description.x.shape), self.description.x.dtype)
-        return jax.eval_shape(self._predict, self._shapes[0], one)
+        return jax.eval_shape(self._predict, self.shapes[0], one)
 
     def predict_proba(self, table: Any) -> np.ndarray:
         """The probability of each label, a column each in the order of `label_names`.
