@@ -114,6 +114,7 @@ def split_of(clients: Clients, label_names: Sequence[str] | None = None) -> dict
         about["statistics"] = split.statistics(clients).summary()
         if label_names is not None:
             about["label_names"] = class_names(clients, label_names)
+            about["labels"] = list(label_names)  # of 0, 1, ..., whether somebody has them or not
     return about
 
 

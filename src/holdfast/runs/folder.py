@@ -33,7 +33,7 @@ import platform
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import safetensors.numpy
@@ -202,6 +202,13 @@ class SeedFolder:
         self._refuse_damaged("start.json")
         path = self.path / "start.json"
         return read_json(path, self._remedy) if self.ended and path.exists() else {}
+
+    def ledger(self) -> list[Entry]:
+        """Every round: who took part, and the bits each received and returned."""
+        self._refuse_damaged("ledger.jsonl")
+        lines = read_lines(self.path / "ledger.jsonl", self._remedy)
+        plain = [{n: tuple(v) if isinstance(v, list) else v for n, v in r.items()} for r in lines]
+        return [Entry(**cast(Any, line)) for line in plain]
 
     def clients(self) -> dict[str, Any]:
         """Every client's own result at the end; empty if the run has not ended."""

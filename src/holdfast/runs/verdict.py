@@ -16,6 +16,7 @@ from holdfast.metrics.spread import Spread, best
 from holdfast.runs.differences import Difference, Judged, Score, difference, judged_by, score
 from holdfast.runs.names import method_name, metric_name
 from holdfast.runs.results import MethodResult, Results
+from holdfast.runs.sites import names_of_clients
 
 # Below so many test rows a client's own figure says little.
 FEW_ROWS = 30
@@ -190,16 +191,6 @@ def _best_validation(method: MethodResult, column: str, greater: bool) -> Spread
     return method.last(column)
 
 
-def client_names(results: Results) -> dict[int, str]:
-    """What the data calls clients, by their numbers; empty where it has no names."""
-    found: dict[int, str] = {}
-    for method in results.methods:
-        for about in method.clients:
-            pairs = zip(about.get("client", []), about.get("name") or [], strict=False)
-            found |= {int(i): str(name) for i, name in pairs}
-    return found
-
-
 def _sites(
     chosen: MethodResult,
     alone: MethodResult | None,
@@ -207,7 +198,7 @@ def _sites(
     results: Results,
     ratio: float | None,
 ) -> Iterator[Site]:
-    names = client_names(results)
+    names = names_of_clients(results)
     some = next(iter(chosen.predictions.values()))
     for client in some.clients:
         rows = int((some.client == client).sum())
