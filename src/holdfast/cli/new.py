@@ -16,7 +16,7 @@ def new(
     example: Annotated[
         str,
         typer.Option(
-            help="digits, breast_cancer, table, server, personal or sweep.",
+            help="digits, breast_cancer, table, hospitals, server, personal or sweep.",
             autocompletion=complete.templates,
         ),
     ] = "digits",
@@ -27,12 +27,23 @@ def new(
 
     [bold]holdfast new[/]
     [bold]holdfast new patients.toml --example table[/]
+    [bold]holdfast new trial/hospitals.toml --example hospitals[/]
     """
     from holdfast.config import examples
 
     text = examples.text(example)
     if path.exists():
         raise HoldfastError(f"{path} exists already; give another name, or delete it first.")
-    path.write_text(text, encoding="utf-8")
     shown = escape(str(path))
+    if example == "hospitals":
+        from holdfast.data.stand_in import write_sites
+
+        sites = path.parent / "sites"
+        if sites.exists():
+            raise HoldfastError(
+                f"{sites} exists already, and made-up hospitals would go there; give another folder."
+            )
+        write_sites(sites)
+        out.print(f"wrote {escape(str(sites))}: made-up records of four hospitals, a file each")
+    path.write_text(text, encoding="utf-8")
     out.print(f"wrote {shown}; look through it, then: [bold]holdfast run {shown}[/]")

@@ -23,6 +23,7 @@ from holdfast.data.rendered import rendered_characters
 from holdfast.data.shakespeare import shakespeare
 from holdfast.data.share import collect, share
 from holdfast.data.stack_overflow import stack_overflow, stack_overflow_text
+from holdfast.data.stand_in import hospitals
 from holdfast.data.stl10 import stl10
 from holdfast.data.synthetic import (
     least_squares_optimum,
@@ -52,6 +53,7 @@ __all__ = [
     "from_flower_partitions",
     "from_hugging_face",
     "from_table",
+    "hospitals",
     "least_squares_optimum",
     "libsvm",
     "libsvm_set",
