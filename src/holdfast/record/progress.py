@@ -1,4 +1,4 @@
-"""Progress of runs for whoever is looking: bars in a terminal, and lines of the command anywhere."""
+"""Progress of runs for whoever is looking: bars in a terminal and in a notebook, lines of the command."""
 
 import contextlib
 import sys
@@ -7,6 +7,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from holdfast import processes
+from holdfast.record import notebook_bar
+from holdfast.record.notebook_bar import NotebookBar
 from holdfast.record.state import RunState
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ class Progress:
         metrics: tuple[str, ...] = (),
         *,
         rates: bool = False,
-        all_runs: "Bar | None" = None,
+        all_runs: "Bar | NotebookBar | None" = None,
         run: "Bar | None" = None,
         live: contextlib.AbstractContextManager[Any] | None = None,
         console: "Console | None" = None,
@@ -114,7 +116,7 @@ def of_run(name: str, rounds: int, wanted: bool | None = None) -> Progress:
     """A bar for one run; unless wanted or not, where someone is looking."""
     if not _shown(wanted):
         return Progress(rounds)
-    bar = _bar(f"{name:12}", rounds, "measured")
+    bar = _bar(f"{name:12}", rounds, "measured", wanted)
     return Progress(rounds, metrics=("loss", "accuracy"), all_runs=bar, live=bar)
 
 
@@ -122,7 +124,7 @@ def of_sweep(name: str, runs: int, rounds: int, wanted: bool | None = None) -> P
     """A bar for many runs, with the label of the one at hand; shown where `of_run` is."""
     if not _shown(wanted):
         return Progress(rounds, runs)
-    bar = _bar(name, runs * rounds, "label")
+    bar = _bar(name, runs * rounds, "label", wanted)
     return Progress(rounds, runs, all_runs=bar, live=bar)
 
 
@@ -167,11 +169,15 @@ def of_command(console: "Console", runs: int, rounds: int, metric: str) -> Progr
 
 
 def _shown(wanted: bool | None) -> bool:
-    return (sys.stderr.isatty() if wanted is None else wanted) and processes.is_first()
+    looking = sys.stderr.isatty() or notebook_bar.shell() is not None
+    return (looking if wanted is None else wanted) and processes.is_first()
 
 
-def _bar(description: str, total: int, said: str) -> "Bar":
-    """A bar on standard error with how many rounds, a field of its task, and the time left."""
+def _bar(description: str, total: int, said: str, wanted: bool | None) -> "Bar | NotebookBar":
+    """A bar with how many rounds, a field of its task, and the time left: in a notebook an output of the
+    cell, else on standard error."""
+    if notebook_bar.shell() is not None:
+        return NotebookBar(description, total, said, at_once=wanted is True)
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
@@ -188,6 +194,6 @@ def _bar(description: str, total: int, said: str) -> "Bar":
     return bar
 
 
-def _update(bar: "Bar | None", **changes: Any) -> None:
+def _update(bar: "Bar | NotebookBar | None", **changes: Any) -> None:
     if bar is not None:
-        bar.update(bar.task_ids[0], **changes)
+        bar.update(bar.task_ids[0], **changes)  # type: ignore[arg-type]
