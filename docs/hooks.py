@@ -1,5 +1,6 @@
 """What mkdocs cannot do alone: pages from docstrings, studies from `papers/`, equations as MathML."""
 
+import html as markup
 import inspect
 import logging
 import posixpath
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import api_pages
 import pydantic
 from latex2mathml.converter import convert
 from mkdocs.plugins import event_priority
@@ -106,7 +108,7 @@ def pages() -> dict[str, str]:
     for name in studies():
         made[f"studies/{name}/index.md"] = (ROOT / "papers" / name / "README.md").read_text("utf-8")
     made["contributing.md"] = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    return made
+    return made | api_pages.pages()
 
 
 def grouped() -> dict[str, list[str]]:
@@ -357,6 +359,26 @@ def put_back_maths(html: str, formulas: list[str]) -> str:
     return re.sub(r"formula(\d+)atlumrof", lambda m: formulas[int(m[1])], html)
 
 
+DOCSTRING_MATHS = re.compile(
+    r'<(span|div) class="arithmatex">\\(?:\((.*?)\\\)|\[(.*?)\\\])</\1>', re.DOTALL
+)
+
+
+def draw_docstring_maths(html: str) -> str:
+    """Formulas that Markdown found in docstrings, as MathML; each line of a displayed one by itself."""
+
+    def draw(match: re.Match[str]) -> str:
+        inline, block = match[2], match[3]
+        if inline is not None:
+            return mathml(markup.unescape(inline))
+        latex = markup.unescape(block)
+        lines = [latex] if r"\begin" in latex else latex.split(r"\\")
+        drawn = [mathml(line, "block") for line in lines if line.strip()]
+        return "".join(f'<div class="equation">{line}</div>' for line in drawn)
+
+    return DOCSTRING_MATHS.sub(draw, html)
+
+
 # ---- links ---------------------------------------------------------------------------------------
 
 
@@ -401,7 +423,14 @@ def on_config(config: Any, **_: Any) -> Any:
     lists += [{title: f"reference/{name}.md"} for name, (title, _, _) in LISTS.items()]
     measured: list[Any] = ["studies/index.md"]
     measured += [{title: f"studies/{name}/index.md"} for name, title in studies().items()]
-    filled = {"Methods": ["methods/index.md", *methods[1:]], "Names": lists, "Studies": measured}
+    api: list[Any] = ["api/index.md"]
+    api += [{title: f"api/{page}.md"} for page, title in api_pages.titles().items()]
+    filled = {
+        "Methods": ["methods/index.md", *methods[1:]],
+        "Names": lists,
+        "API reference": api,
+        "Studies": measured,
+    }
     config.nav = [
         {title: filled.get(title, content)}
         for item in config.nav
@@ -430,8 +459,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
-    """After Markdown was read: the formulas."""
-    return put_back_maths(html, _formulas.pop(page.file.src_uri, []))
+    """After Markdown was read: the formulas of the page, and those of docstrings."""
+    return draw_docstring_maths(put_back_maths(html, _formulas.pop(page.file.src_uri, [])))
 
 
 @event_priority(-100)
