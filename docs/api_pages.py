@@ -13,8 +13,8 @@ import holdfast.public
 TOP = {
     "run": (
         "Running",
-        "Run a method: `hf.simulate` for a number of rounds, `hf.rounds` for the state after each, `hf.sweep` "
-        "for many hyper-parameters and seeds.",
+        "Run a method: `hf.simulate` for a number of rounds, `hf.rounds` for the state after each, "
+        "`hf.sweep` for many hyper-parameters and seeds.",
         [
             "simulate", "rounds", "sweep", "pretrain", "Experiment", "Local", "Server", "Population", "join",
             "Checkpoint", "Storage", "Engine", "CompiledEngine", "DebugEngine",
@@ -23,7 +23,10 @@ TOP = {
     "results": (
         "Results",
         "What a run has measured, sent and learnt; runs beside each other, as a table, a figure or a page.",
-        ["Run", "RunState", "History", "Ledger", "Sweep", "compare", "Comparison", "report", "figures"],
+        [
+            "Run", "RunState", "History", "Ledger", "Sweep", "load", "SavedModel", "compare", "Comparison",
+            "report", "figures",
+        ],
     ),
     "write": (
         "Rules of your own",
@@ -36,7 +39,10 @@ TOP = {
     "more": (
         "Data, models and errors",
         "What runs are made from, and what is raised where something cannot work.",
-        ["Clients", "Examples", "Model", "Table", "HoldfastError", "HoldfastWarning", "RoundFailedError", "DebugError"],
+        [
+            "Clients", "Examples", "Model", "Table", "HoldfastError", "HoldfastWarning", "RoundFailedError",
+            "DebugError",
+        ],
     ),
 }  # fmt: skip
 
@@ -64,9 +70,7 @@ def public() -> dict[str, list[str]]:
     listed = {name for names in pages.values() for name in names}
     pages[next(reversed(TOP))] += [name for name in top if name not in listed]
     for name, module in modules().items():
-        inside = [
-            n for n in module.__all__ if not isinstance(getattr(module, n), types.ModuleType)
-        ]
+        inside = [n for n in module.__all__ if not isinstance(getattr(module, n), types.ModuleType)]
         pages[name] = [f"{name}.{n}" for n in inside]
     return pages
 
@@ -108,8 +112,8 @@ def index() -> str:
     lines = [
         "# API reference",
         "",
-        "Every public name with its docstring, after `import holdfast as hf`. What an experiment file may ask "
-        "for by name is in [Methods](../methods/index.md) and [Names](../reference/index.md).",
+        "Every public name with its docstring, after `import holdfast as hf`. What an experiment file may "
+        "ask for by name is in [Methods](../methods/index.md) and [Names](../reference/index.md).",
     ]
     for page, names in public().items():
         lines += ["", f"## [{titles()[page]}]({page}.md)", ""]
