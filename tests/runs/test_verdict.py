@@ -181,3 +181,42 @@ def test_over_splits_of_their_own_rows_the_interval_is_over_splits():
     shared = difference(one, other, by)
     assert shared.gain.estimate == several.gain.estimate
     assert shared.gain.high != several.gain.high
+
+
+def test_a_metric_of_whole_sets_is_judged_by_the_bootstrap():
+    """AUC of two methods, one of which sees more: against scikit-learn, and with an interval around it."""
+    from sklearn.metrics import roc_auc_score
+
+    def ranked(label, strength, role="federated"):
+        rng = np.random.default_rng(4)
+        client = np.repeat(np.arange(4), SIZES)
+        truth = rng.integers(0, 2, len(client))
+        hidden = rng.normal(size=len(client))
+        score_of = 1 / (1 + np.exp(-(strength * (2 * truth - 1) + hidden)))
+        rows = np.arange(len(client))
+        given = Predictions(
+            client, rows, truth, score_of.astype(np.float32), {"loss": np.ones(len(client))}, {}
+        )
+        records = History(({"round": 1, "auc": 0.5, "loss": 1.0},))
+        made = MethodResult(label, (records,), (), True, role=role, files=(Files(0, given),))
+        return made, roc_auc_score(truth, score_of)
+
+    (one, high), (other, low) = ranked("fedavg", 1.2), ranked("local_only", 0.3, "alone")
+    both = study(one, other, metric="auc")
+    assert judged_by(both).metric == "auc"
+    found = verdict(both)
+    assert found.chosen.value == pytest.approx(high, abs=1e-6)
+    assert found.gain.gain.estimate == pytest.approx(high - low, abs=1e-6)
+    assert 0 < found.gain.gain.low < high - low < found.gain.gain.high < 0.5
+    assert "AUC, alone" in found.sentence
+    alike = verdict(study(one, other, metric="personal_auc"))
+    each = [own.estimate for own in alike.chosen.by_client.values()]
+    assert alike.chosen.value == pytest.approx(np.mean(each))
+    assert verdict(both).gain == found.gain
+
+
+def test_a_metric_of_ones_own_gives_way_to_one_of_rows():
+    one = method("fedavg", [0.8] * 4, history=[{"round": 1, "accuracy": 0.5, "regret": 1.0}])
+    found = verdict(study(one, ALONE, metric="regret"))
+    assert found.by.metric == "accuracy"
+    assert "By accuracy: regret cannot be told from predictions alone." in found.sentences

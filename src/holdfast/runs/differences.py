@@ -1,27 +1,41 @@
 """Methods on the test rows of every client, by the model it would use: scores, and paired differences."""
 
 import dataclasses
+import math
+import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from holdfast.metrics import find
+from holdfast.metrics import Metric, find, named
+from holdfast.metrics.by_name import OF_SETS
 from holdfast.metrics.intervals import (
-    LEVEL,
+    MANY,
     Interval,
     Variance,
     interval,
     over_rows,
     over_runs,
     over_splits,
+    resampled,
     wilson,
 )
 from holdfast.metrics.metric import Declared
+from holdfast.metrics.sets import SetFunction
 from holdfast.runs.predictions import Predictions
 from holdfast.runs.results import MethodResult, Results
 
-# By split and seed.
-Key = tuple[int, int]
+# Two methods' predictions of the same rows, with the same seed.
+Pair = tuple[Predictions, Predictions]
+
+
+class Gained(NamedTuple):
+    """By how much one method is better than another in one split."""
+
+    mean: float
+    by_rows: Variance
+    by_seed: list[float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,13 +46,16 @@ class Judged:
         metric: a metric that every test row has a value of.
         clients_alike: whether each client counts the same, as in `personal_accuracy`, or each row.
         greater_is_better: which way it is better.
-        instead_of: the metric of the study, where it has no value per row.
+        instead_of: the metric of the study, where it is none of test rows.
+        of: of a metric of a whole set, such as AUC, the function of labels and predictions; None of one
+            that each row has a value of.
     """
 
     metric: str
     clients_alike: bool
     greater_is_better: bool
     instead_of: str = ""
+    of: SetFunction | None = None
 
 
 def judged_by(results: Results) -> Judged | None:
@@ -46,7 +63,7 @@ def judged_by(results: Results) -> Judged | None:
 
     `accuracy`, `average_accuracy` and so on are the accuracy of each row; `personal_accuracy` is that
     where each client counts the same. A metric that rows have no value of gives way to accuracy, or
-    to the loss.
+    to the loss. AUC and the like are of all rows at once, or the mean over clients.
     """
     known = _measured(results)
     if not known:
@@ -54,16 +71,28 @@ def judged_by(results: Results) -> Judged | None:
     name = results.metric.removesuffix("_worst_tenth")
     words = name.split("_")
     ends = ["_".join(words[i:]) for i in range(len(words))]
-    found = next((end for end in ends if end in known), None)
     alike = "personal" in words
+    of_set = _of_set(results, ends)
+    found = next((end for end in ends if end in known), None)
+    if of_set is not None and (found is None or len(of_set.name) > len(found)):
+        return Judged(of_set.name, alike, of_set.greater_is_better, of=of_set.of)
+    missing = "" if found is not None else results.metric
     if found is None:
         found = "accuracy" if "accuracy" in known else "loss" if "loss" in known else known[0]
         alike = False
     better = _better(found, results.directions)
-    if better is None:
+    return None if better is None else Judged(found, alike, better, missing)
+
+
+def _of_set(results: Results, ends: Sequence[str]) -> Metric | None:
+    """The longest of these names that is a metric of a whole set, where all rows have predictions."""
+    each = [p for m in results.methods for p in m.predictions.values()]
+    if not all(p.output is not None and p.label is not None for p in each):
         return None
-    missing = "" if name.endswith(found) else results.metric
-    return Judged(found, alike, better, missing)
+    for end in ends:
+        if end in OF_SETS or re.fullmatch(r"top_[1-9]\d*_accuracy", end):
+            return named(end)
+    return None
 
 
 def _measured(results: Results) -> list[str]:
@@ -100,6 +129,11 @@ class Difference:
     clients: int
     splits: int
     seeds: int
+    variances: tuple[Variance, ...] = ()
+
+    def at_level(self, level: float) -> Interval:
+        """The gain with an interval of another level."""
+        return interval(self.gain.estimate, self.variances, level)
 
     @property
     def told_apart(self) -> bool:
@@ -112,7 +146,6 @@ def difference(
     second: MethodResult,
     by: Judged,
     tested_per_trained: float | None = None,
-    level: float = LEVEL,
     client: int | None = None,
 ) -> Difference | None:
     """By how much one method is better than another, row by row, with an interval.
@@ -126,7 +159,6 @@ def difference(
         second: what it is compared with.
         by: the metric.
         tested_per_trained: test rows per training row, where splits have test rows of their own.
-        level: of the interval.
         client: on this client's rows alone; of everybody unless given.
     """
     both = [key for key in first.predictions if key in second.predictions]
@@ -138,23 +170,25 @@ def difference(
     if not pairs:
         return None
     sign = 1.0 if by.greater_is_better else -1.0
-    gains = {
-        key: sign * (_values(one, by.metric) - _values(other, by.metric))
-        for key, (one, other) in pairs.items()
-    }
-    about = {key: one for key, (one, _) in pairs.items()}
-    found = _estimated(gains, about, by.clients_alike, tested_per_trained, level)
-    some = next(iter(about.values()))
-    splits = {split for split, _ in gains}
+    splits: dict[int, list[Pair]] = {}
+    for (split, _), pair in pairs.items():
+        splits.setdefault(split, []).append(pair)
+    gained = _gained_by_row if by.of is None else _gained_by_set
+    found = [gained(own, by) for own in splits.values()]
+    if any(gain is None for gain in found):
+        return None
+    estimate, variances = _together([g for g in found if g is not None], tested_per_trained)
+    some = next(iter(pairs.values()))[0]
     return Difference(
         first.label,
         second.label,
         by.metric,
-        found,
+        interval(sign * estimate, variances),
         len(some),
         len(some.clients),
         len(splits),
-        len(gains) // len(splits),
+        len(pairs) // len(splits),
+        tuple(variances),
     )
 
 
@@ -185,36 +219,66 @@ def _values(predictions: Predictions, metric: str) -> np.ndarray:
     return predictions.metrics[metric].astype(np.float64)
 
 
-def _estimated(
-    values: dict[Key, np.ndarray],
-    about: dict[Key, Predictions],
-    clients_alike: bool,
-    tested_per_trained: float | None,
-    level: float,
-) -> Interval:
-    """The mean over splits, seeds and rows, and its interval."""
-    splits = {split: [k for k in values if k[0] == split] for split, _ in values}
-    by_split: dict[int, tuple[float, Variance]] = {}
-    means = {}
-    for split, keys in splits.items():
-        rows = about[keys[0]]
-        mean_over_seeds = np.mean([values[k] for k in keys], axis=0)
-        by_split[split] = over_rows(mean_over_seeds, rows.client, rows.row, clients_alike)
-        for k in keys:
-            means[k] = over_rows(values[k], rows.client, rows.row, clients_alike)[0]
-    each = [mean for mean, _ in by_split.values()]
+def _gained_by_row(pairs: Sequence[Pair], by: Judged) -> Gained:
+    """One split: each row's difference, its mean over seeds first."""
+    values = [_values(one, by.metric) - _values(other, by.metric) for one, other in pairs]
+    rows = pairs[0][0]
+    mean, by_rows = over_rows(np.mean(values, axis=0), rows.client, rows.row, by.clients_alike)
+    each = [over_rows(v, rows.client, rows.row, by.clients_alike)[0] for v in values]
+    return Gained(mean, by_rows, each)
+
+
+def _gained_by_set(pairs: Sequence[Pair], by: Judged) -> Gained | None:
+    """One split, of a metric of whole sets: the variance over rows is the bootstrap's."""
+    rows = pairs[0][0]
+
+    def gain(places: np.ndarray) -> float:
+        return float(np.mean([_set_gain(pair, by, places) for pair in pairs]))
+
+    everything = np.arange(len(rows))
+    each = [_set_gain(pair, by, everything) for pair in pairs]
+    if not np.isfinite(each).all():
+        return None
+    if by.clients_alike and len(rows.clients) >= MANY:
+        own = [gain(np.flatnonzero(rows.client == i)) for i in rows.clients]
+        known = np.array(own)[np.isfinite(own)]
+        mean, by_rows = over_rows(known, np.arange(len(known)), np.arange(len(known)))
+        return Gained(mean, by_rows, each)
+    return Gained(float(np.mean(each)), resampled(gain, rows.client), each)
+
+
+def _set_gain(pair: Pair, by: Judged, places: np.ndarray) -> float:
+    one, other = (_of_whole(p, by, places) for p in pair)
+    return math.nan if one is None or other is None else one - other
+
+
+def _of_whole(p: Predictions, by: Judged, places: np.ndarray) -> float | None:
+    """A metric of a set on some rows: of all at once, or the mean over clients that have a value."""
+    assert by.of is not None
+    assert p.label is not None
+    assert p.output is not None
+    if not by.clients_alike:
+        return by.of(p.label[places], p.output[places])
+    mine = p.client[places]
+    each = [by.of(p.label[own], p.output[own]) for own in (places[mine == i] for i in p.clients)]
+    known = [value for value in each if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _together(
+    splits: Sequence[Gained], tested_per_trained: float | None
+) -> tuple[float, list[Variance]]:
+    """The mean over splits, seeds and rows, and what its variance is made of."""
+    each = [gained.mean for gained in splits]
     estimate = float(np.mean(each))
     if len(splits) == 1:
-        seeds = over_runs([means[k] for k in values])
-        return interval(estimate, [next(iter(by_split.values()))[1], seeds], level)
+        return estimate, [splits[0].by_rows, over_runs(splits[0].by_seed)]
     if tested_per_trained is not None:
-        return interval(estimate, [over_splits(each, tested_per_trained)], level)
+        return estimate, [over_splits(each, tested_per_trained)]
     # The same test rows in every split: what they have in common does not shrink with more splits.
-    rows_part = [variance for _, variance in by_split.values()]
-    common = Variance(
-        float(np.mean([v.value for v in rows_part])), min(v.freedom for v in rows_part)
-    )
-    return interval(estimate, [common, over_runs(each)], level)
+    parts = [gained.by_rows for gained in splits]
+    common = Variance(float(np.mean([v.value for v in parts])), min(v.freedom for v in parts))
+    return estimate, [common, over_runs(each)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,24 +291,54 @@ class Score:
     by_client: dict[int, Interval]
 
 
-def score(method: MethodResult, by: Judged) -> Score | None:
-    """Means over the method's splits and seeds; None of a method without predictions.
-
-    A client's interval is over its test rows: Wilson's where a row is right or wrong.
-    """
-    found = method.predictions
-    if not found or not all(by.metric in p.metrics for p in found.values()):
+def value(method: MethodResult, by: Judged) -> float | None:
+    """A method's figure over all test rows, a mean over its splits and seeds; None without predictions."""
+    found = list(method.predictions.values())
+    if by.of is not None:
+        each = [_of_whole(p, by, np.arange(len(p))) for p in found]
+    elif all(by.metric in p.metrics for p in found):
+        each = [
+            over_rows(_values(p, by.metric), p.client, p.row, by.clients_alike)[0] for p in found
+        ]
+    else:
         return None
-    whole, each = [], {}
-    for p in found.values():
-        of_all, _ = over_rows(_values(p, by.metric), p.client, p.row, by.clients_alike)
-        whole.append(of_all)
-    for client in sorted({i for p in found.values() for i in p.clients}):
-        each[client] = _of_client(list(found.values()), client, by.metric)
-    return Score(method.label, method.role, float(np.mean(whole)), each)
+    known = [one for one in each if one is not None]
+    return float(np.mean(known)) if known else None
 
 
-def _of_client(found: Sequence[Predictions], client: int, metric: str) -> Interval:
+def score(method: MethodResult, by: Judged) -> Score | None:
+    """The same with every client's own; None of a method without predictions.
+
+    A client's interval is over its test rows: Wilson's where a row is right or wrong, the bootstrap's
+    for a metric of a whole set. That of a whole set has no ends (NaN) with 20 clients or more.
+    """
+    whole = value(method, by)
+    if whole is None:
+        return None
+    found = list(method.predictions.values())
+    clients = sorted({i for p in found for i in p.clients})
+    few = len(clients) < MANY
+    each = {i: _of_client(found, i, by, few) for i in clients}
+    own = {i: one for i, one in each.items() if one is not None}
+    return Score(method.label, method.role, whole, own)
+
+
+def _of_client(found: Sequence[Predictions], client: int, by: Judged, few: bool) -> Interval | None:
+    if by.of is not None:
+        mine = [of_client(p, client) for p in found]
+        known = [v for p in mine if (v := _of_whole(p, by, np.arange(len(p)))) is not None]
+        if not known:
+            return None
+        if not few:
+            return Interval(float(np.mean(known)), math.nan, math.nan)
+
+        def again(places: np.ndarray) -> float:
+            drawn = _of_whole(mine[0], by, places)
+            return math.nan if drawn is None else drawn
+
+        part = resampled(again, mine[0].client, draws=100)
+        return interval(float(np.mean(known)), [part])
+    metric = by.metric
     values = [_values(p, metric)[p.client == client] for p in found]
     values = [v for v in values if len(v)]
     mean = float(np.mean([v.mean() for v in values]))

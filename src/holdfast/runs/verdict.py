@@ -11,9 +11,9 @@ import numpy as np
 
 from holdfast.metrics import find
 from holdfast.metrics.figures import number
-from holdfast.metrics.intervals import LEVEL, Interval
+from holdfast.metrics.intervals import LEVEL, MANY, Interval
 from holdfast.metrics.spread import Spread, best
-from holdfast.runs.differences import Difference, Judged, Score, difference, judged_by, score
+from holdfast.runs.differences import Difference, Judged, Score, difference, judged_by, score, value
 from holdfast.runs.names import method_name, metric_name
 from holdfast.runs.results import MethodResult, Results
 from holdfast.runs.sites import names_of_clients
@@ -98,9 +98,9 @@ def verdict(results: Results) -> Verdict | None:
         results: of one folder, or of several that share their test rows.
     """
     by = judged_by(results)
-    able = [m for m in results.methods if m.complete and m.predictions]
-    if by is None or not able:
+    if by is None:
         return None
+    able = [m for m in results.methods if m.complete and value(m, by) is not None]
     contestants = [m for m in able if not m.is_reference]
     if not contestants:
         return None
@@ -115,10 +115,9 @@ def verdict(results: Results) -> Verdict | None:
     )
     gain = None if alone is None else difference(chosen, alone, by, ratio)
     allowing = None
-    if gain is not None and alone is not None and len(contestants) > 1 and not by_validation:
+    if gain is not None and len(contestants) > 1 and not by_validation:
         # Bonferroni's: holds for all the methods it might have been at once, so for the one it is.
-        strict = difference(chosen, alone, by, ratio, 1 - (1 - LEVEL) / len(contestants))
-        allowing = None if strict is None else strict.gain
+        allowing = gain.at_level(1 - (1 - LEVEL) / len(contestants))
     found = Verdict(
         by=by,
         alone=_score(alone, by),
@@ -162,7 +161,7 @@ def _best_of(methods: Sequence[MethodResult], role: str, by: Judged) -> MethodRe
 
 
 def _best(methods: Sequence[MethodResult], by: Judged) -> int:
-    scores = [Spread((_known(m, by).value,)) for m in methods]
+    scores = [Spread((value(m, by),)) for m in methods]
     return best(scores, by.greater_is_better) or 0
 
 
@@ -205,6 +204,8 @@ def _sites(
         known = names.get(client, "")
         # A number is another client in every draw; a hospital is the same one.
         same = known or len(set(chosen.splits)) < 2
+        # A bootstrap for each of many would take longer than the run.
+        same = same and (by.of is None or len(some.clients) < MANY)
         found = None
         if alone is not None and same:
             found = difference(chosen, alone, by, ratio, client=client)
@@ -229,7 +230,7 @@ def _sentences(found: Verdict) -> Iterator[str]:
         )
     if found.by.instead_of:
         yield (
-            f"By {metric_name(found.by.metric)}: {found.by.instead_of} has no value for a single test row."
+            f"By {metric_name(found.by.metric)}: {found.by.instead_of} cannot be told from predictions alone."
         )
 
 
