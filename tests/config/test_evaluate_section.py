@@ -89,6 +89,53 @@ def test_the_run_of_a_file_and_python_agree(run, tmp_path):
     assert np.mean([o["accuracy"] for o in own]) == pytest.approx(written)
 
 
+ALONE = FILE.replace('name = "reptile"', 'name = "local_only"').replace("steps = 3", "epochs = 3")
+
+
+def test_who_trains_alone_is_judged_by_what_it_has(tmp_path):
+    (tmp_path / "e.toml").write_text(ALONE)
+    words = ["run", str(tmp_path / "e.toml"), "--out", str(tmp_path / "out"), "--no-report"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    found = results.load([tmp_path / "out"])
+    assert found.metric == "personal_accuracy"
+    fedavg, alone = found.methods
+    # The server's model is as it began; clients' own are not.
+    assert alone.last("accuracy").mean < 0.2
+    assert alone.last(found.metric).mean > 0.6
+    assert alone.last(found.metric).mean == pytest.approx(np.mean(alone.clients[0]["accuracy"]))
+    assert fedavg.last(found.metric).mean == pytest.approx(np.mean(fedavg.clients[0]["accuracy"]))
+    by_server = results.load([tmp_path / "out"], metric="accuracy")
+    said = " ".join(notes(by_server, fedavg))
+    assert "local_only: accuracy is of the server's model, and clients use models of" in said
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        'name = "flix"\nalpha = 0.5\nsolver = { name = "LBFGS", tolerance = 0.1 }',
+        'name = "flix"\nalpha = [0.5, 0.5, 1.0, 1.0, 0.0]',
+        'name = "fomaml"',
+    ],
+)
+def test_every_personal_method_is_judged_by_what_it_deploys(method, tmp_path):
+    path = tmp_path / "e.toml"
+    path.write_text(FILE.replace('name = "reptile"', method))
+    given = study(read(path))
+    assert (given.metric, given.measures_clients) == ("personal_accuracy", True)
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["scaffold", "centralised", "fedadam", 'feddc"\nalpha = "0.1', 'fedsplit"\nstep_size = "0.1'],
+)
+def test_who_leaves_clients_the_servers_model_is_judged_by_that(method, tmp_path):
+    path = tmp_path / "e.toml"
+    path.write_text(FILE.replace('"reptile"', f'"{method}"').replace('"0.1"', "0.1"))
+    given = study(read(path))
+    assert (given.metric, given.measures_clients) == ("accuracy", False)
+
+
 def test_adapt_for_all_for_one_and_for_nobody(tmp_path):
     plain = made(tmp_path)
     assert [m.algorithm.adapt for m in plain.methods] == [False, True]

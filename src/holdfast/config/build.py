@@ -295,7 +295,8 @@ def _of_one_draw(file: ExperimentFile, pretrained: bool) -> Study:
         )
     measured = _try_out(made, pretrained)
     asked = given.metric
-    if asked is None and any(m.algorithm.adapt for m in methods) and made.measures_clients:
+    own = any(made.roles[m.label] in ("alone", "personal") for m in methods)
+    if asked is None and own and made.measures_clients:
         # What a method deploys is what it is judged by.
         asked = f"personal_{'accuracy' if 'accuracy' in measured else 'loss'}"
     metric = evaluation.metric(file, asked, measured, made.evaluators)

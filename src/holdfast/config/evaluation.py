@@ -14,10 +14,12 @@ from holdfast.config.file import ExperimentFile, KeyPath
 from holdfast.config.joined import Federation
 from holdfast.config.making import find, located, make, make_metric
 from holdfast.config.population import load_dataset
+from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.data import Clients
 from holdfast.data.held_out import matched_test
-from holdfast.errors import did_you_mean
+from holdfast.engine.role import deploys_its_own
+from holdfast.errors import HoldfastError, did_you_mean
 from holdfast.metrics import Metric
 from holdfast.metrics.by_name import as_metrics
 from holdfast.models import Model
@@ -105,7 +107,7 @@ def evaluators(
             chosen.append(sets.measured(evaluate.client_average, name, every, metrics))
         if section.active:
             chosen.append(sets.measured(evaluate.active_average, name, every, metrics))
-    if is_personal(section, algorithms):
+    if is_personal(section, algorithms, trained):
         chosen.append(evaluate.personal(trained.tests, every, metrics=metrics))
     for number, table in enumerate(section.also):
         at: KeyPath = ("evaluate", "also", number)
@@ -123,10 +125,26 @@ def set_metrics(file: ExperimentFile, section: schema.Evaluate) -> tuple[Metric,
         return as_metrics(found)
 
 
-def is_personal(section: schema.Evaluate, algorithms: Sequence[Algorithm]) -> bool:
-    """Whether every client's own model is measured: where a method adapts it, unless the file says no."""
-    wanted = section.personal
-    return any(a.adapt for a in algorithms) if wanted is None else wanted
+def is_personal(
+    section: schema.Evaluate, algorithms: Sequence[Algorithm], trained: Federation
+) -> bool:
+    """Whether every client's own model is measured: where a method leaves clients another model than the
+    server's, unless the file says no. Then every method is judged by what its clients would use."""
+    if section.personal is not None:
+        return section.personal
+    return any(leaves_clients_their_own(algorithm, trained) for algorithm in algorithms)
+
+
+def leaves_clients_their_own(algorithm: Algorithm, trained: Federation) -> bool:
+    """Whether clients use another model than the server's: adapted, mixed, or trained alone."""
+    if algorithm.adapt:
+        return True
+    clients = trained.clients
+    shapes = jax.eval_shape(trained.model.init, jax.random.key(0), clients.examples)
+    try:
+        return deploys_its_own(hyper.of_population(algorithm, clients), shapes)
+    except HoldfastError:  # refused with its line, when the method is put together
+        return False
 
 
 def _named(

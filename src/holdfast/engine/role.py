@@ -26,10 +26,10 @@ def role(setup: Setup) -> Role:
     algorithm = setup.algorithm
     if isinstance(algorithm.wire, OnSite):
         return "alone" if algorithm.regroup is None else "pooled"
-    return "personal" if setup.adapt or _deploys_its_own(algorithm, setup.params) else "federated"
+    return "personal" if setup.adapt or deploys_its_own(algorithm, setup.params) else "federated"
 
 
-def _deploys_its_own(algorithm: Algorithm, params: Tree) -> bool:
+def deploys_its_own(algorithm: Algorithm, params: Tree) -> bool:
     """Whether the model a client would use is, by its structure, not the server's."""
 
     def tilt(x: Tree, algorithm: Algorithm, client: jax.Array) -> Tilt:

@@ -162,6 +162,12 @@ def _adapting(results: Results) -> Iterator[str]:
         if method.adapt:
             told.setdefault(method.adapt, []).append(method.label)
     judged = "personal_" in results.metric
+    own = [m.label for m in results.methods if m.role in ("alone", "personal") and not m.adapt]
+    if own and not judged:
+        yield (
+            f"{', '.join(own)}: {results.metric} is of the server's model, and clients use models of their own "
+            f"(personal_{results.metric})."
+        )
     for steps, labels in told.items():
         who = ", ".join(labels)
         yield (

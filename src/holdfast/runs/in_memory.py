@@ -15,6 +15,7 @@ from holdfast.data.clients import Clients
 from holdfast.data.held_out import matched_test
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.objective import adapts_by, averages_over
+from holdfast.engine.role import role
 from holdfast.engine.simulate import Run
 from holdfast.errors import HoldfastError, brief
 from holdfast.evaluate.evaluators import Personal, ServerModel
@@ -106,7 +107,12 @@ def metric_of(methods: Methods) -> str:
             "compare: the runs measured nothing; give simulate(evaluate=hf.evaluate.on(test)).",
             about=("runs",),
         )
-    return "accuracy" if "accuracy" in known else known[0]
+    plain = "accuracy" if "accuracy" in known else known[0]
+    roles = {role(run.simulation.setup) for runs in methods.values() for run in runs}
+    # Whose clients use models of their own is judged by those, if they were measured.
+    own = f"personal_{plain}"
+    everywhere = all(own in run.history.columns for runs in methods.values() for run in runs)
+    return own if everywhere and roles & {"alone", "personal"} else plain
 
 
 def write(methods: Methods, path: Path) -> RunFolder:
@@ -119,13 +125,14 @@ def write(methods: Methods, path: Path) -> RunFolder:
         list(folders.items()),
         None,
         metric,
-        greater_is_better=one.experiment.model.greater_is_better,
+        greater_is_better=one.history.directions,
         adapt={
             label: adapts_by(run.experiment.algorithm, run.experiment.local)
             for label, run in first.items()
         },
         objectives={label: averages_over(run.simulation.setup) for label, run in first.items()},
         algorithms={label: run.experiment.algorithm.name for label, run in first.items()},
+        roles={label: role(run.simulation.setup) for label, run in first.items()},
     )
     text = _experiment_file(methods, metric)
     folder = RunFolder.create(path, text, split_of(one.experiment.clients), about)
