@@ -165,8 +165,8 @@ def _adapting(results: Results) -> Iterator[str]:
     own = [m.label for m in results.methods if m.role in ("alone", "personal") and not m.adapt]
     if own and not judged:
         yield (
-            f"{', '.join(own)}: {results.metric} is of the server's model, and clients use models of their own "
-            f"(personal_{results.metric})."
+            f"{', '.join(own)}: {results.metric} is of the server's model, and clients use models of "
+            f"their own (personal_{results.metric})."
         )
     for steps, labels in told.items():
         who = ", ".join(labels)
