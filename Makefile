@@ -4,6 +4,7 @@
 # make matrix   every method in every setting by another way that must come to the same; writes docs/combinations.md
 # make trials   kills, damages, full disks and two jobs at once for an hour (SECONDS=60: a minute), then 10,000
 #               mutated experiment files (MUTATIONS=500: fewer); counts
+# make numbers  measure what README and docs quote, store it in docs/results/, write it into the pages
 # make bench    time holdfast and its peers on the same tasks, write benchmarks/RESULTS.md (QUICK=1: a few minutes)
 # make docs     install and build the documentation into site/, links checked
 PYTHON ?= python3
@@ -12,7 +13,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 INSTALLED := .venv/installed
 TOOLS := .venv/tools
 
-.PHONY: demo test oracles matrix trials bench lint format docs clean
+.PHONY: demo test oracles matrix trials numbers bench lint format docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/holdfast run src/holdfast/config/templates/digits.toml
@@ -40,6 +41,9 @@ lint: $(TOOLS)
 format: $(TOOLS)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+numbers: $(INSTALLED)
+	$(BIN)/python docs/quoted.py --measure
 
 bench: $(TOOLS)
 	$(BIN)/python benchmarks/run.py --python $(PYTHON) $(if $(QUICK),--quick) $(BENCH)

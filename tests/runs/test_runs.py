@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import io
 import json
 import re
 import sys
@@ -269,6 +270,22 @@ def test_lines_of_keys():
     assert lines["e", 0, "f"] == 11
     assert lines["e", 1] == 12
     assert lines["e", 1, "g", "h", "i"] == 14
+
+
+def test_a_dumb_terminal_is_no_wider_than_it_is(made, monkeypatch):
+    """Such as that of an editor: 80 columns whatever is asked for, and methods stand in all tables."""
+    from rich.console import Console
+
+    from holdfast.runs.compare import table
+
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # makes a terminal of a file
+    console = Console(file=io.StringIO())
+    console.print(table(results.load([made[0]]), console=console))
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum("fedavg" in line for line in lines) >= 2
+    assert "…" not in console.file.getvalue()
 
 
 def test_changes_from_the_command_line(tmp_path):

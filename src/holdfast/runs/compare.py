@@ -52,8 +52,9 @@ def _fitting(
 ) -> Iterator[list[Column]]:
     """Columns in as many tables as it takes for each to fit the terminal."""
     now: list[Column] = []
-    # A table is never wider than where it is measured, and names are folded if they must be.
-    anywhere, short = Console(width=10_000), [name[:_NAME] for name in names]
+    # A table is never wider than where it is measured, and names are folded if they must be. A dumb
+    # terminal is 80 wide whatever is asked for, unless its height is given too.
+    anywhere, short = Console(width=10_000, height=25), [name[:_NAME] for name in names]
     for column in columns:
         whole = Measurement.get(anywhere, anywhere.options, _table(short, [*now, column])).maximum
         if now and whole > console.width:
