@@ -175,6 +175,8 @@ def test_a_note_of_how_a_model_was_made_changes_nothing_else():
     assert (plain == MODEL, hash(MODEL) == hash(plain), repr(MODEL) == repr(plain)) == (True,) * 3
     assert rebuilt(MODEL) is MODEL
     assert hf.models.mlp((4,), 3) is MODEL
+    weighted = hf.models.class_weighted(MODEL, [1, 2.0, 3])
+    assert weighted.constructor.to_dict()["arguments"]["model"] == MODEL.constructor.to_dict()
     # Not made by that function any more.
     assert dataclasses.replace(MODEL, output=None).constructor is None
     assert hf.models.from_apply(lambda k: 0, lambda p, x: x, 3).constructor is None

@@ -9,12 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from holdfast.errors import HoldfastError, explain_arguments
+from holdfast.models.constructor import rebuildable
 from holdfast.models.model import Model
 from holdfast.models.regularised import penalty
 from holdfast.trees import Tree
 
 
 @explain_arguments
+@rebuildable
 def class_weighted(model: Model, weights: Sequence[float]) -> Model:
     r"""The model with the loss of each example multiplied by the weight of its class.
 

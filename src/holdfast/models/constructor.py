@@ -20,8 +20,9 @@ class Constructor:
     """A function by its name, its arguments as JSON, and the functions that it gave the model."""
 
     name: str
-    arguments: str
+    arguments: str = dataclasses.field(compare=False)
     parts: tuple[Any, ...] = dataclasses.field(repr=False)
+    key: str = dataclasses.field(repr=False)  # of the arguments; equal for 0 and 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for a file."""
@@ -53,10 +54,11 @@ def rebuildable(function: Callable[P, Any]) -> Callable[P, Any]:
 def with_constructor(model: Any, name: str, arguments: dict[str, Any]) -> Any:
     """The model with a note of how it was made; as it is where an argument is no plain value."""
     try:
-        plain = json.dumps({n: _plain(v) for n, v in arguments.items()}, sort_keys=True)
+        plain = {n: _plain(v) for n, v in arguments.items()}
     except TypeError:
         return model
-    return _noted(model, Constructor(name, plain, model.parts))
+    texts = [json.dumps(values, sort_keys=True) for values in (plain, _merged(plain))]
+    return _noted(model, Constructor(name, texts[0], model.parts, texts[1]))
 
 
 # Equal settings give the same model, as they do without the note.
@@ -76,3 +78,12 @@ def _plain(value: Any) -> Any:
     if isinstance(inner, Constructor):
         return inner.to_dict()
     raise TypeError(f"{type(value).__name__} is no plain value")
+
+
+def _merged(value: Any) -> Any:
+    """Plain values with whole numbers as whole numbers, however they were written."""
+    if isinstance(value, dict):
+        return {name: _merged(v) for name, v in value.items()}
+    if isinstance(value, list):
+        return [_merged(v) for v in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
