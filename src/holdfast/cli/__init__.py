@@ -16,6 +16,7 @@ from holdfast.cli.console import out, said_in_one_line
 from holdfast.cli.machine import use_machine
 from holdfast.cli.names import list_names, show
 from holdfast.cli.new import new
+from holdfast.cli.predict import export, predict
 from holdfast.cli.run import resume, run
 from holdfast.cli.watch import watch
 
@@ -31,6 +32,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "compare": compare,
     "report": report,
     "watch": watch,
+    "predict": predict,
+    "export": export,
 }
 
 app = typer.Typer(

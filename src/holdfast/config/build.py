@@ -145,11 +145,10 @@ class Study:
         return found.pop() if len(found) == 1 else None
 
     @property
-    def target_column(self) -> str | None:
-        """The column of a table that is to be predicted, where the data is a table."""
+    def table(self) -> dict[str, Any]:
+        """What the file says of the files its data is in: label, columns, separator and the like."""
         given = self.file.values["data"]
-        column = None if isinstance(given, str) else given.get("label")
-        return column if isinstance(column, str) else None
+        return {} if isinstance(given, str) else dict(given)
 
     @property
     def measures_clients(self) -> bool:

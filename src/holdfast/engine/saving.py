@@ -1,6 +1,7 @@
 """A run's models as files that predict without it: whose they are, and what is said of them."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ from holdfast.core import hyper
 from holdfast.data.clients import Clients
 from holdfast.data.dataset import Dataset
 from holdfast.data.grouped import Grouped
+from holdfast.data.preprocessing.columns import text
 from holdfast.engine.personal import deploys_server_model
 from holdfast.engine.simulation import Simulation
 from holdfast.record.state import RunState
@@ -36,7 +38,7 @@ class Saving:
         state: after that round.
         method: what people call the method; its own name unless given.
         data: the data set it was trained on, for names and preprocessing.
-        target: the column of a table that has the labels.
+        table: how the table was read, as the `[data]` of a file says it: `label`, `positive`, `columns`.
         kept: why the state is not the last one, if it is not.
     """
 
@@ -44,7 +46,7 @@ class Saving:
     state: RunState
     method: str | None = None
     data: Dataset | None = None
-    target: str | None = None
+    table: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     kept: str = ""
 
     @property
@@ -116,7 +118,7 @@ class Saving:
             constructor=constructor,
             code=code_digest(constructor),
             unbuildable="" if constructor else why,
-            columns=None if self.data is None else _columns(self.data, self.target),
+            columns=None if self.data is None else _columns(self.data, self.table),
             clients=tuple(clients.name(i) for i in range(len(clients))) if few else (),
             personal=self.personal,
             server_trained=not _equal(self.state.params, setup.params),
@@ -125,13 +127,22 @@ class Saving:
         )
 
 
-def _columns(data: Dataset, target: str | None) -> Columns:
+def _columns(data: Dataset, table: Mapping[str, Any]) -> Columns:
     made = data.preprocessing
+    if made is None:  # no table: what it is read with may have keys of the same names
+        return Columns(data.feature_names, data.label_names)
+    positive, names = table.get("positive"), table.get("columns")
+    if positive is not None:
+        listed = positive if isinstance(positive, list | tuple) else [positive]
+        positive = tuple(str(text(value)) for value in listed)
     return Columns(
         features=data.feature_names,
         labels=data.label_names,
-        preprocessing=None if made is None else made.to_dict(),
-        target=target,
+        preprocessing=made.to_dict(),
+        target=table.get("label"),
+        positive=positive,
+        names=None if names is None else tuple(names),
+        separator=table.get("separator"),
     )
 
 

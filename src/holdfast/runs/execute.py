@@ -244,7 +244,7 @@ def _run(
         on_round=on_round,
     )
     data = study.datasets[0] if len(study.datasets) == 1 else None
-    saving = Saving(run.simulation, run.state, method.label, data, study.target_column)
+    saving = Saving(run.simulation, run.state, method.label, data, study.table)
     told = partial(_tell, folder, progress, f"{method.label}, seed {seed}")
     write_results(run, files, study.clients, study.tests, study.metrics, saving, told)
     return run

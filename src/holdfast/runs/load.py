@@ -19,6 +19,7 @@ def load(
     path: str | Path,
     method: str | None = None,
     seed: int | None = None,
+    split: int | None = None,
     client: str | int | None = None,
     model: Model | None = None,
     trust: bool = False,
@@ -29,6 +30,7 @@ def load(
         path: a folder that `holdfast run` made, or a .safetensors file.
         method: of a run folder, the label of the method; may be left out if it has one.
         seed: of a run folder; the first unless given.
+        split: of a run folder with several splits of its data; the first unless given.
         client: whose model, by name or number, where clients have models of their own.
         model: the model, if the file cannot say how it is made: an `hf.Model` of your own.
         trust: run code of your own that the file names even if it lies outside the current folder or
@@ -49,10 +51,10 @@ def load(
     """
     path = Path(path)
     if path.is_dir():
-        path = _file_of(path, method, seed)
-    elif method is not None or seed is not None:
+        path = _file_of(path, method, seed, split)
+    elif any(given is not None for given in (method, seed, split)):
         raise HoldfastError(
-            f"load: {path} is a file with one method's model; leave out `method` and `seed`.",
+            f"load: {path} is a file with one method's model; leave out `method`, `seed` and `split`.",
             about=("method",),
         )
     arrays, about = file.read(path)
@@ -78,13 +80,15 @@ def _given(model: Any) -> Model:
     return model
 
 
-def _file_of(path: Path, method: str | None, seed: int | None) -> Path:
+def _file_of(path: Path, method: str | None, seed: int | None, split: int | None) -> Path:
     """The file with the models of a method: clients' own where they have some, else the server's."""
-    found = chosen(RunFolder.open(path), method, seed)
+    found = chosen(RunFolder.open(path), method, seed, split)
     return found.personal_file if found.personal_file.exists() else found.params_file
 
 
-def chosen(folder: RunFolder, method: str | None, seed: int | None) -> SeedFolder:
+def chosen(
+    folder: RunFolder, method: str | None, seed: int | None, split: int | None
+) -> SeedFolder:
     """The files of one method and seed that have a model."""
     listed = {m["label"]: m["folder"] for m in folder.description()["methods"]}
     if method is None and len(listed) > 1:
@@ -99,17 +103,27 @@ def chosen(folder: RunFolder, method: str | None, seed: int | None) -> SeedFolde
             f"{folder.path} has no method `{label}`; {did_you_mean(label, listed)}",
             about=("method",),
         )
-    ended = {s.seed: s for s in folder.seeds(listed[label]) if s.ended}
+    ended = [s for s in folder.seeds(listed[label]) if s.ended]
     if not ended:
         raise HoldfastError(
             f"{folder.path}: {label} has not reached its last round; go on with "
             f"`holdfast resume {folder.path}`."
         )
-    if seed is not None and seed not in ended:
+    for what, wanted, has in (
+        ("split", split, [s.split for s in ended]),
+        ("seed", seed, [s.seed for s in ended]),
+    ):
+        if wanted is not None and wanted not in has:
+            known = ", ".join(dict.fromkeys(str(n) for n in has if n is not None)) or "none"
+            raise HoldfastError(
+                f"{folder.path}: {label} has no {what} {wanted}; it has {known}.", about=(what,)
+            )
+    of_split = [s for s in ended if s.split == (ended[0].split if split is None else split)]
+    found = next((s for s in of_split if seed is None or s.seed == seed), None)
+    if found is None:
         raise HoldfastError(
-            f"{folder.path}: {label} has no seed {seed}; it has {', '.join(map(str, ended))}.",
+            f"{folder.path}: {label} has not reached the last round with seed {seed} in this split.",
             about=("seed",),
         )
-    found = next(iter(ended.values())) if seed is None else ended[seed]
     found.check_models()
     return found

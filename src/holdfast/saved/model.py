@@ -64,11 +64,12 @@ class SavedModel:
         about = self.description
         made = about.constructor["name"] if about.constructor else self.model.name
         size = " x ".join(map(str, about.x.shape)) or "1"
-        many = f", {self._classes} classes" if self._classes else ""
+        many = f", {self.classes} classes" if self.classes else ""
         return f"SavedModel({about.title}: {made}, {size} inputs{many})"
 
     @property
-    def _classes(self) -> int | None:
+    def classes(self) -> int | None:
+        """How many labels there are; None of numbers."""
         columns = self.description.columns
         if columns is not None and columns.labels:
             return len(columns.labels)
