@@ -87,6 +87,7 @@ def predict(
     if output is not None and output.exists() and output.samefile(table):
         raise HoldfastError(f"{output} is the file that is read; give another one to write.")
     found = predict_file(saved, table, ids or (), label)
+    written = None if output is None else found.write(output)
     out.print(f"model     {saved.description.title}", highlight=False, markup=False, soft_wrap=True)
     if saved.description.kept:
         out.print(f"          {saved.description.kept}", highlight=False, markup=False)
@@ -95,8 +96,7 @@ def predict(
         out.print(
             f"{name} {value:.4g} of {len(found.predicted)} rows", highlight=False, markup=False
         )
-    if output is not None:
-        written = found.write(output)
+    if written is not None:
         out.print(f"predictions   {written}", highlight=False, markup=False, soft_wrap=True)
 
 
