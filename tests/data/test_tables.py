@@ -347,3 +347,37 @@ def test_the_real_hospitals_from_their_raw_files():
 
     fitted = LogisticRegression(max_iter=1000).fit(data.train.x, data.train.y)
     assert fitted.score(data.test.x, data.test.y) > 0.8
+
+
+def test_windows_of_an_official_folder_do_not_straddle(tmp_path):
+    raw, rng = tmp_path / "RawData", np.random.default_rng(0)
+    raw.mkdir()
+    # Two people, a recording each: four bouts of five windows, one of them a transition.
+    bouts = [(1, 1, 2400), (4, 2401, 4800), (7, 4801, 4930), (5, 5001, 7400)]
+    lines = []
+    for number in (1, 2):
+        for sensor in ("acc", "gyro"):
+            path = raw / f"{sensor}_exp{number:02}_user{number:02}.txt"
+            np.savetxt(path, rng.normal(size=(7500, 3)) * number, fmt="%.4f")
+        lines += [f"{number} {number} {what} {begin} {end}" for what, begin, end in bouts]
+    (raw / "labels.txt").write_text("\n".join(lines) + "\n")
+    data = hf.data.hapt(tmp_path, window=600, step=300)
+    clients, tests = data.natural()
+    assert clients.names == ("1", "2")
+    # A bout is seven windows; one of three is tested on.
+    assert (clients.sizes.tolist(), tests.sizes.tolist()) == ([14, 14], [7, 7])
+    for person in range(2):
+        assert not set(clients[person].y.tolist()) & set(tests[person].y.tolist())
+    assert data.classes == 12
+    assert hf.data.hapt(tmp_path, window=100, step=50, transitions=False).classes == 6
+    with pytest.raises(hf.HoldfastError, match=r"no activity in .* lasts 9000 samples"):
+        hf.data.hapt(tmp_path, window=9000)
+
+
+@needs("hapt")
+def test_the_real_people_have_the_published_windows():
+    data = hf.data.hapt(SHARED / "hapt" / "hapt.npz")
+    clients, tests = data.natural()
+    assert len(clients) == 30
+    assert (clients.sizes + tests.sizes).sum() > 10_500
+    assert data.train.x.shape[1] == 62

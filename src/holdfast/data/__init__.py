@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, NoReturn
 
 from holdfast.data import partition, split
+from holdfast.data.activity import hapt, window_features
 from holdfast.data.adapters import (
     from_arrays,
     from_flower_partitions,
@@ -53,6 +54,7 @@ __all__ = [
     "from_flower_partitions",
     "from_hugging_face",
     "from_table",
+    "hapt",
     "hospitals",
     "least_squares_optimum",
     "libsvm",
@@ -75,6 +77,7 @@ __all__ = [
     "synthetic_logistic",
     "table",
     "text",
+    "window_features",
 ]
 
 # Type checkers would believe in any name of a module that has this function.
