@@ -233,6 +233,8 @@ def _split(split: Split) -> dict[str, Any]:
         "clients": len(split.sizes),
         "order": split.clients.tolist() if split.counts is not None else [],
         "classes": split.classes,
+        "names": split.names,
+        "named": split.named,
         "counts": None if split.counts is None else split.counts.tolist(),
         "sizes": shown.tolist(),
         "histogram": {"edges": _short(edges), "numbers": numbers.tolist()},

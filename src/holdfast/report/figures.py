@@ -239,6 +239,12 @@ def _draw_split(split: Split, figure: "Figure") -> None:
     image = axes.imshow(split.counts, aspect="auto", cmap=colours, vmin=0, interpolation="nearest")
     axes.set_xticks([])
     axes.set_xlabel(f"{split.counts.shape[1]:,} clients, by their commonest class")
+    if split.named and len(split.names) <= _MOST_NAMES:
+        turned = 0 if sum(map(len, split.names)) <= 24 else 30
+        names = [_as_is(name) for name in split.names]
+        axes.set_xticks(
+            np.arange(len(names)), names, rotation=turned, ha="right" if turned else "center"
+        )
     axes.set_ylabel("class")
     if len(split.classes) <= _MOST_NAMES:
         every = 1 if len(split.classes) <= 12 else 2

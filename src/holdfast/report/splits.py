@@ -25,6 +25,8 @@ class Split:
     counts: np.ndarray | None  # classes by clients, in the order of `clients`
     clients: np.ndarray  # the number of the client in each column
     classes: list[str]  # the name of each row
+    names: list[str]  # what the client in each column is called: its number where it has no name
+    named: bool = False  # whether clients have names
 
     def histogram(self) -> tuple[np.ndarray, np.ndarray]:
         """How many clients have how many examples: edges and numbers."""
@@ -50,12 +52,16 @@ def _split(about: dict[str, Any], folders: list[str]) -> Split:
     counts = np.asarray(about.get("counts") or np.zeros((0, 0)), dtype=int)
     statistics = about.get("statistics", "") or _sizes_in_words(sizes)
     if counts.ndim != 2 or not counts.size:
-        return Split(folders, statistics, sizes, None, np.arange(len(sizes)), [])
+        return Split(folders, statistics, sizes, None, np.arange(len(sizes)), [], [])
     if not sizes.size:
         sizes = counts.sum(axis=1)
-    table, classes = _together(counts.T)
+    table, classes = _together(counts.T, about.get("label_names"))
     order = _by_commonest(table)
-    return Split(folders, statistics, sizes, table[:, order], order, classes)
+    given = about.get("names")
+    names = [str(i) if given is None else given[i] for i in order.tolist()]
+    return Split(
+        folders, statistics, sizes, table[:, order], order, classes, names, given is not None
+    )
 
 
 def _sizes_in_words(sizes: np.ndarray) -> str:
@@ -67,13 +73,14 @@ def _sizes_in_words(sizes: np.ndarray) -> str:
     )
 
 
-def _together(table: np.ndarray) -> tuple[np.ndarray, list[str]]:
+def _together(table: np.ndarray, called: list[str] | None = None) -> tuple[np.ndarray, list[str]]:
     """Neighbouring classes in one row where there are more than fit."""
     classes = len(table)
     edges = np.unique(np.linspace(0, classes, min(classes, _MOST_ROWS) + 1).round().astype(int))
+    each = [str(k) for k in range(classes)] if called is None else called
     names = [
-        str(low) if high == low + 1 else f"{low} to {high - 1}"
-        for low, high in itertools.pairwise(edges)
+        each[low] if high == low + 1 else f"{each[low]} to {each[high - 1]}"
+        for low, high in itertools.pairwise(edges.tolist())
     ]
     return np.add.reduceat(table, edges[:-1], axis=0), names
 
