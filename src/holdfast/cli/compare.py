@@ -4,13 +4,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
 
 from holdfast.cli import complete
 from holdfast.cli.console import out, whole
 from holdfast.cli.options import Folders, Metric, Target, Window
+from holdfast.errors import file_errors_said
 
 if TYPE_CHECKING:
     from holdfast.runs.results import Results
+
+
+_PRINT = Path("-")
 
 
 def say_verdict(found: "Results") -> None:
@@ -41,6 +48,18 @@ def compare(
     csv: Annotated[
         Path | None, typer.Option(help="Also write the figures as plain numbers into this file.")
     ] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write figures, differences and verdict as JSON; - prints it alone."
+        ),
+    ] = None,
+    latex: Annotated[
+        Path | None, typer.Option(help="Also write the table for LaTeX's booktabs; - prints it.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Also write the table as Markdown; - prints it.")
+    ] = None,
 ) -> None:
     """Print what it took per method to reach a target, with mean and spread over seeds.
 
@@ -50,16 +69,65 @@ def compare(
 
     [bold]holdfast compare runs/digits[/]
     [bold]holdfast compare runs/digits runs/digits-2 --target 0.9 --baseline fedavg[/]
+    [bold]holdfast compare runs/digits --latex table.tex --json - [/]
     """
-    from holdfast.runs import results
+    from holdfast.runs import export, results
     from holdfast.runs.compare import table, write_csv
 
     found = results.load(folders, target, metric, window)
-    whole().print(table(found, baseline, whole()))
-    say_verdict(found)
-    if csv is not None:
-        written = write_csv(found, csv, baseline)
-        out.print(f"figures   {written}", highlight=False, markup=False)
+    texts = (
+        (json, export.to_json),
+        (latex, export.to_latex),
+        (markdown, export.to_markdown),
+    )
+    printed = [write(found, baseline) for path, write in texts if path == _PRINT]
+    if printed:
+        typer.echo("\n".join(printed), nl=False)
+    else:
+        whole().print(table(found, baseline, whole()))
+        _say_differences(found, baseline)
+        say_verdict(found)
+    written = [] if csv is None else [write_csv(found, csv, baseline)]
+    for path, write in texts:
+        if path is not None and path != _PRINT:
+            with file_errors_said(path=path):
+                path.write_text(write(found, baseline), encoding="utf-8")
+            written.append(path)
+    for path in written if not printed else ():
+        out.print(f"figures   {path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _say_differences(found: "Results", baseline: str | None) -> None:
+    """Every method against one, on the same test rows; a word on how many comparisons that are."""
+    from holdfast.runs.differences import judged_by
+    from holdfast.runs.export import against
+    from holdfast.runs.names import metric_name
+    from holdfast.runs.verdict import ends, signed
+
+    by, differences = judged_by(found), against(found, baseline)
+    if by is None or not differences:
+        return
+    shown = Table(box=box.SIMPLE_HEAD)
+    shown.add_column("method", min_width=12, overflow="fold")
+    for name in (f"against {differences[0].second}", "95 % interval"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    shown.add_column("")
+    for one in differences:
+        raw = one.gain if by.greater_is_better else -one.gain
+        apart = "" if one.told_apart else "cannot be told apart"
+        shown.add_row(Text(one.first), signed(raw.estimate), ends(raw), apart)
+    console = whole()
+    where = f"{metric_name(by.metric)} on every client's own test rows, by the model it would use"
+    console.print(Text(f"{where[:1].upper()}{where[1:]}", style="italic"))
+    console.print(shown)
+    if len(differences) > 1:
+        console.print(
+            Text(
+                f"{len(differences)} comparisons, each with an interval that misses in 5 cases of 100: the "
+                f"more there are, the likelier one is a chance.",
+                style="dim italic",
+            )
+        )
 
 
 def report(
@@ -115,9 +183,9 @@ def report(
         height,
     )
     page = write(found, output or found.folders[0].report_file, shown)
-    out.print(f"report    {page}", highlight=False, markup=False)
+    out.print(f"report    {page}", highlight=False, markup=False, soft_wrap=True)
     if figures is not None:
         from holdfast.report.figures import write as draw
 
         for path in draw(found, figures, shown):
-            out.print(f"figure    {path}", highlight=False, markup=False)
+            out.print(f"figure    {path}", highlight=False, markup=False, soft_wrap=True)

@@ -185,12 +185,12 @@ def _carry_out(study: "Study", folder: Any, report: bool, track: list[str]) -> N
         raise typer.Exit(1)
     found = results.load([folder.path])
     whole().print(table(found, console=whole()))
-    out.print(f"results   {folder.path}", highlight=False, markup=False)
+    out.print(f"results   {folder.path}", highlight=False, markup=False, soft_wrap=True)
     if report:
         from holdfast.report.page import write
 
         page = write(found, folder.report_file)
-        out.print(f"report    {page}", highlight=False, markup=False)
+        out.print(f"report    {page}", highlight=False, markup=False, soft_wrap=True)
     for line in tracked:
         out.print(line, highlight=False, markup=False, soft_wrap=True)
     say_verdict(found)

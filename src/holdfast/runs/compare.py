@@ -14,6 +14,7 @@ from rich.text import Text
 from holdfast.errors import file_errors_said
 from holdfast.metrics import Spread
 from holdfast.metrics.figures import digits_of_megabytes, in_figures, saving
+from holdfast.runs.flags import flags
 from holdfast.runs.results import MethodResult, Results
 
 # Names of columns and cells, one row per method.
@@ -23,27 +24,41 @@ _NAME = 12
 
 
 def table(results: Results, baseline: str | None = None, console: Console | None = None) -> Group:
-    """One row per method; where a line has no room for all columns, the rest in a second table."""
+    """One row per method, ends of the comparison last; where a line has no room for all columns, the rest
+    in a second table. The columns come in the order of what matters, and every table names the methods."""
     against = results.baseline(baseline)
-    names = [f"{m.label} ({m.state})" if m.state else m.label for m in results.methods]
-    listed = list(columns(results, against))
+    # Stable: of each kind in the order of the file.
+    order = sorted(range(len(results.methods)), key=lambda i: results.methods[i].is_reference)
+    names = [named(results.methods[i]) for i in order]
+    listed = [(name, [cells[i] for i in order]) for name, cells in columns(results, against)]
+    contestants = sum(not m.is_reference for m in results.methods)
     count = len(results.methods)
     aim = "by" if results.target is None else "to"
     title = f"{count} method{'s' * (count > 1)} {aim} {results.goal}"
     parts: list[Any] = [Text(title, style="italic")]
     for few in _fitting(names, listed, console or Console()):
-        parts.append(_table(names, few))
+        parts.append(_table(names, few, contestants))
+    parts += [Text(flag.text, style="bold") for flag in flags(results)]
     parts += [Text(line, style="dim italic") for line in notes(results, against)]
     return Group(*parts)
 
 
-def _table(names: Sequence[str], columns: Sequence[Column]) -> Table:
+def named(method: MethodResult) -> str:
+    """A method's label, and its state if it is not through."""
+    return f"{method.label} ({method.state})" if method.state else method.label
+
+
+def _table(names: Sequence[str], columns: Sequence[Column], contestants: int = 0) -> Table:
     shown = Table(box=box.SIMPLE_HEAD)
     shown.add_column("method", min_width=_NAME, overflow="fold")
-    for name, _ in columns:
-        shown.add_column(Text(name), justify="right", no_wrap=True)
-    for label, *cells in zip(names, *(cells for _, cells in columns), strict=True):
-        shown.add_row(Text(label), *cells)
+    for name, cells in columns:
+        # Rich would take from these what a line lacks; a figure cut short is another figure.
+        widest = max(map(len, [name, *cells]))
+        shown.add_column(Text(name), justify="right", no_wrap=True, min_width=widest)
+    for row, (label, *cells) in enumerate(
+        zip(names, *(cells for _, cells in columns), strict=True), 1
+    ):
+        shown.add_row(Text(label), *cells, end_section=row == contestants < len(names))
     return shown
 
 
@@ -81,19 +96,22 @@ def columns(results: Results, against: MethodResult) -> Iterator[Column]:
         # The deviation is of no interest: it is how many rounds were run.
         yield "MB", [f"{s.mean or 0:.{_digits(s)}f}" for s in total]
         yield final
+        yield from _over_splits(results)
     else:
         rounds = [m.rounds_to(target, metric, window) for m in methods]
         base = against.rounds_to(target, metric, window)
         yield "rounds", [_brief(s, 0) for s in rounds]
-        yield "saving", [saving(base, s) for s in rounds]
+        yield "saving", _savings(base, rounds, methods)
         bytes_ = [m.bytes_to(target, metric, window).per(1e6) for m in methods]
         base = against.bytes_to(target, metric, window).per(1e6)
-        yield "MB", [_brief(s, _digits(all_)) for s, all_ in zip(bytes_, total, strict=True)]
-        yield "saving", [saving(base, s) for s in bytes_]
+        yield "MB", [_spent(s, _digits(all_), all_) for s, all_ in zip(bytes_, total, strict=True)]
+        yield "saving", _savings(base, bytes_, methods)
         yield final
+        yield from _over_splits(results)
         models = [m.models_to(target, metric, window) for m in methods]
         if any(s.spent for s in models):
-            yield "models", [_brief(s, 1) for s in models]
+            pairs = zip(models, total, strict=True)
+            yield "models", [_spent(s, 1, all_) for s, all_ in pairs]
         yield "seconds", [_brief(m.seconds_to(target, metric, window), 1) for m in methods]
     work = [m.average("mflop_per_client") for m in methods]
     if any(s.reached for s in work):
@@ -103,8 +121,31 @@ def columns(results: Results, against: MethodResult) -> Iterator[Column]:
         yield "rise", [_brief(s, 0) for s in rise]
 
 
+def _savings(base: Spread, own: Sequence[Spread], methods: Sequence[MethodResult]) -> list[str]:
+    """How many times less; none for the ends of a comparison, which are no methods to choose."""
+    pairs = zip(own, methods, strict=True)
+    return ["-" if m.is_reference else saving(base, s) for s, m in pairs]
+
+
+def _over_splits(results: Results) -> Iterator[Column]:
+    """Deviations of the final figure over splits and over seeds, where there are several splits."""
+    if not any(m.splits for m in results.methods):
+        return
+    finals = [m.last(results.metric, results.window) for m in results.methods]
+    for name, values in (
+        ("± splits", [s.over_splits for s in finals]),
+        ("± seeds", [s.over_seeds for s in finals]),
+    ):
+        yield name, ["-" if v is None else f"{v:.3f}" for v in values]
+
+
 def _digits(total: Spread) -> int:
     return digits_of_megabytes(total.mean or 0)
+
+
+def _spent(spread: Spread, digits: int, in_all: Spread) -> str:
+    """What it took in traffic; 0 where nothing travels at all."""
+    return "0" if in_all.mean == 0 else _brief(spread, digits)
 
 
 def _brief(spread: Spread, digits: int) -> str:
@@ -151,6 +192,14 @@ def notes(results: Results, against: MethodResult) -> Iterator[str]:
             yield (
                 f"By the mean of 10 evaluations (--window 10) the order is another: {told} rounds."
             )
+    if any(m.splits for m in results.methods):
+        yield (
+            "± splits: deviation of the means of splits; ± seeds: between seeds of one split; beside a "
+            "figure: between all runs."
+        )
+    ends = [m.label for m in results.methods if m.is_reference]
+    if ends and len(ends) < len(results.methods):
+        yield f"{', '.join(ends)}: ends of the comparison, which win and save nothing."
     yield from _adapting(results)
     if any(m.rise_time(results.metric, results.window).reached for m in results.methods):
         yield "Rise: rounds to 90 % of the method's own final value."
@@ -194,15 +243,23 @@ def records(results: Results, baseline: str | None = None) -> list[dict[str, Any
             }
         row: dict[str, Any] = {
             "method": method.label,
+            "role": method.role,
             "state": method.state,
             "metric": metric,
             "target": target,
             "window": window,
             "adapt": method.adapt,
-            "seeds": len(method.histories),
+            "runs": len(method.histories),
+            "splits": max(len(set(method.splits)), 1),
+            "seeds": len(method.histories) // max(len(set(method.splits)), 1),
         }
         for name, spread in figures.items():
             row |= {name: spread.mean, f"{name}_deviation": spread.deviation}
+            if name == "final":
+                row |= {
+                    "final_over_splits": spread.over_splits,
+                    "final_over_seeds": spread.over_seeds,
+                }
             if name not in ("final", "rise"):
                 row |= {f"{name}_more_than": spread.more_than, f"{name}_seeds": len(spread.reached)}
         if target is not None:
