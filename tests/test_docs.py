@@ -128,7 +128,7 @@ partition = { name = "iid", clients = 4 }
 local = { learning_rate = 0.1, steps = 1 }
 algorithm = [{ name = "fedavg" }]
 """
-NOT_BUNDLED = ("mnist", "table", "arrays", "mapped")
+NOT_BUNDLED = ("mnist", "table", "arrays", "mapped", "hapt")
 
 
 def completed(text: str) -> str:
