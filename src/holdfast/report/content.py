@@ -5,8 +5,14 @@ from typing import Any
 import numpy as np
 
 from holdfast.metrics import Spread, find
-from holdfast.metrics.figures import in_figures, number, saving, times_fewer
-from holdfast.report import curves, fairness, palette, summary
+from holdfast.metrics.figures import (
+    digits_of_megabytes,
+    in_figures,
+    number,
+    saving,
+    times_fewer,
+)
+from holdfast.report import curves, evidence, fairness, palette, summary
 from holdfast.report.appearance import PLAIN, Appearance
 from holdfast.report.setting import setting
 from holdfast.report.splits import Split, splits
@@ -24,10 +30,16 @@ def content(results: Results, appearance: Appearance = PLAIN) -> dict[str, Any]:
     names = curves.metrics(tables, results.metric)
     client_names = fairness.metrics(results)
     stands = standings(results, appearance)
+    compared = evidence.pairs(results, appearance)
     return {
         "title": title(results),
+        "verdict": evidence.conclusion(results),
+        "flags": [],
         "summary": summary.paragraph(results, stands, appearance),
-        "highlights": [vars(h) for h in summary.highlights(results, stands, appearance)],
+        "highlights": [
+            vars(h)
+            for h in summary.highlights(results, stands, appearance, _ties(compared, stands))
+        ],
         "settings": [
             {"folder": str(f.path), "facts": [vars(fact) for fact in setting(f, appearance)]}
             for f in results.folders
@@ -46,6 +58,8 @@ def content(results: Results, appearance: Appearance = PLAIN) -> dict[str, Any]:
         "curves": [_curves(table, names) for table in tables],
         "table": _table(stands, appearance.metric(results.metric), results.target),
         "sweep": _sweep(results, stands, appearance),
+        "pairs": compared,
+        "sites": evidence.sites(results, appearance),
         "clients": {name: _clients(results, name) for name in client_names},
         "splits": [_split(split) for split in splits(results)],
         "configurations": [
@@ -65,6 +79,15 @@ def _lower(metric: str, results: Results) -> bool | None:
     """Whether a metric is better low; None if nobody knows, for it can be drawn all the same."""
     found = find(metric, results.directions)
     return None if found is None else not found.greater_is_better
+
+
+def _ties(compared: dict[str, Any] | None, stands: list[Standing]) -> dict[int, list[str]]:
+    """By a method's number, the other contestants that it cannot be told apart from on test rows."""
+    rows = [] if compared is None else compared["differences"]
+    return {
+        i: [stands[j].name for j, d in row.items() if not d["apart"] and not stands[j].is_reference]
+        for i, row in enumerate(rows)
+    }
 
 
 def _most(metric: str, results: Results) -> float | None:
@@ -136,21 +159,27 @@ def _table(stands: list[Standing], metric: str, target: float | None) -> dict[st
         # Folders that are older than the count have none.
         if any(s.models.spent for s in stands):
             columns["models"] = [_cell(s.models, digits=1) for s in stands]
-        columns["MB"] = [_cell(s.megabytes, digits=1) for s in stands]
+        columns["MB"] = [_cell(s.megabytes, digits=_places(s)) for s in stands]
         columns["saving in MB"] = [_saving(base.megabytes, s.megabytes) for s in stands]
         columns["seconds"] = [_cell(s.seconds, digits=1) for s in stands]
     if any(s.rise.reached for s in stands):
         columns["rise time"] = [_cell(s.rise, digits=0) for s in stands]
-    columns["MB in all"] = [_mean(s.megabytes_in_all) for s in stands]
+    columns["MB in all"] = [_mean(s.megabytes_in_all, _places(s)) for s in stands]
     if target is None:
         columns["seconds in all"] = [_mean(s.seconds_in_all) for s in stands]
     rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
     return {"columns": list(columns), "rows": rows}
 
 
-def _mean(spread: Spread) -> Cell:
+def _mean(spread: Spread, digits: int = 1) -> Cell:
     value = spread.mean or 0.0
-    return {"text": f"{value:,.1f}", "value": value}
+    return {"text": f"{value:,.{digits}f}", "value": value}
+
+
+def _places(stand: Standing) -> int:
+    """Digits of its megabytes; nothing is nothing."""
+    total = stand.megabytes_in_all.mean or 0.0
+    return digits_of_megabytes(total) if total else 1
 
 
 def _cell(spread: Spread, digits: int | None = None, precision: int = 4) -> Cell:

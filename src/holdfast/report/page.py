@@ -24,6 +24,7 @@ _SCRIPTS = (
     "tables",
     "charts",
     "curves",
+    "evidence",
     "sweep",
     "clients",
     "splits",
@@ -50,12 +51,18 @@ def filled(values: dict[str, Any]) -> str:
     """The page with these values."""
     return string.Template(_part("page.html")).substitute(
         title=html.escape(values["title"]),
-        summary=html.escape(values["summary"]).replace(" ± ", "&nbsp;±&nbsp;"),
+        verdict=_text(" ".join(values["verdict"][:1])),
+        reasons=_text(" ".join(values["verdict"][1:])),
+        summary=_text(values["summary"]),
         style=_part("page.css"),
         script=_script(),
         data=as_json(values),
         plotly=_plotly(),
     )
+
+
+def _text(words: str) -> str:
+    return html.escape(words).replace(" ± ", "&nbsp;±&nbsp;")
 
 
 def _part(name: str) -> str:

@@ -2,10 +2,16 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from holdfast.metrics import Spread, find, greater_is_better
-from holdfast.metrics.figures import in_figures, more_times_fewer, number, times_fewer
+from holdfast.metrics.figures import (
+    digits_of_megabytes,
+    in_figures,
+    more_times_fewer,
+    number,
+    times_fewer,
+)
 from holdfast.metrics.spread import best
 from holdfast.report import fairness
 from holdfast.report.appearance import PLAIN, Appearance
@@ -114,7 +120,7 @@ def _least_traffic(stands: list[Standing], first: int, cheapest: int) -> str:
     if more is not None and more >= 1.1:
         fewer = f", more than {_tenths(more)} times less than {baseline.name}"
     who = "It also" if cheapest == first else it.name
-    return f"{who} took the least traffic to get there: {in_figures(it.megabytes, digits=1)} MB{fewer}."
+    return f"{who} took the least traffic to get there: {_megabytes(it)} MB{fewer}."
 
 
 def _final(results: Results, stands: list[Standing], metric: str) -> list[str]:
@@ -208,9 +214,19 @@ def _not_over(stands: list[Standing]) -> list[str]:
 
 
 def highlights(
-    results: Results, stands: list[Standing], appearance: Appearance = PLAIN
+    results: Results,
+    stands: list[Standing],
+    appearance: Appearance = PLAIN,
+    ties: Mapping[int, Sequence[str]] | None = None,
 ) -> list[Highlight]:
-    """The best in each respect, where there are several methods to choose from."""
+    """The best in each respect, where there are several methods to choose from.
+
+    Args:
+        results: the methods.
+        stands: their figures.
+        appearance: what they are called.
+        ties: by a method's number, whom it cannot be told apart from.
+    """
     found: list[Highlight] = []
     field = contestants(stands)
     baseline = field[0]
@@ -225,7 +241,7 @@ def highlights(
         )
     cheapest = _cheapest(field)
     if cheapest is not None:
-        value = f"{in_figures(field[cheapest].megabytes, digits=1)} MB"
+        value = f"{_megabytes(field[cheapest])} MB"
         note = _against(baseline.name, baseline.megabytes, field[cheapest].megabytes, "less")
         found.append(
             Highlight("Least traffic to the target", value, stands.index(field[cheapest]), note)
@@ -235,7 +251,11 @@ def highlights(
         top, word = ended
         value, note = _brief(field[top].final), _beside(baseline.name, baseline.final, top)
         title = f"{word.capitalize()} final {appearance.metric(results.metric)}"
-        found.append(Highlight(title, value, stands.index(field[top]), note))
+        whose = stands.index(field[top])
+        alike = (ties or {}).get(whose)
+        if alike:
+            note = f"cannot be told apart from {_listed(alike)}"
+        found.append(Highlight(title, value, whose, note))
     worst = _worst_tenths(results)
     if worst is not None:
         metric, spreads, top = worst
@@ -253,6 +273,11 @@ def _against(baseline: str, theirs: Spread, mine: Spread, word: str) -> str:
     if more is not None and more >= 1.1:
         return f"more than {_tenths(more)} times {word} than {baseline}"
     return ""
+
+
+def _megabytes(stand: Standing) -> str:
+    spread = stand.megabytes
+    return in_figures(spread, digits=digits_of_megabytes(spread.mean or 0))
 
 
 def _tenths(more: float) -> str:

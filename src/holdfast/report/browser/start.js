@@ -53,8 +53,8 @@ function buildTheme() {
 function redraw(...charts) {
   return window.Plotly ? Promise.all(charts.flatMap((chart) => chart())) : Promise.resolve();
 }
-const drawMethods = () => redraw(drawCurves, drawSweep, drawClients);
-const drawAll = () => redraw(drawCurves, drawSweep, drawClients, drawSplits);
+const drawMethods = () => redraw(drawCurves, drawPairs, drawSweep, drawClients);
+const drawAll = () => redraw(drawCurves, drawPairs, drawSweep, drawClients, drawSplits);
 
 async function unpackPlotly() {
   const packed = Uint8Array.from(atob(byId("plotly").textContent), (c) => c.charCodeAt(0));
@@ -71,10 +71,14 @@ function apologise(error) {
 
 function build() {
   byId("summary").textContent = unbroken(data.summary);
+  buildVerdict();
+  buildFlags();
   buildSettings();
   buildHighlights();
   buildChips();
   buildStandings();
+  buildPairs();
+  buildSites();
   buildSplits();
   buildControls();
   buildConfiguration();
