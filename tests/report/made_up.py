@@ -8,6 +8,7 @@ import safetensors.numpy
 
 from holdfast.runs import results
 from holdfast.runs.folder import RunFolder, description
+from holdfast.runs.predictions import Predictions
 
 ROUNDS, CLIENTS, CLASSES, TARGET = 20, 12, 4, 0.505
 STRANGE = '<b>quick</b> & "co"'
@@ -55,7 +56,16 @@ def begin(
     return RunFolder.create(path, EXPERIMENT, split, about)
 
 
-def add(folder: RunFolder, number: int, seed: int, history, clients=None, failed=False, start=None):
+def add(
+    folder: RunFolder,
+    number: int,
+    seed: int,
+    history,
+    clients=None,
+    failed=False,
+    start=None,
+    predicted=None,
+):
     files = folder.seed_folder(f"m{number}", seed)
     files.path.mkdir(parents=True)
     lines = [{n: v for n, v in row.items() if n != "seconds"} for row in history]
@@ -64,7 +74,8 @@ def add(folder: RunFolder, number: int, seed: int, history, clients=None, failed
         text = "".join(json.dumps(line) + "\n" for line in content)
         (files.path / f"{name}.jsonl").write_text(text)
     if clients is not None:
-        files.finish(safetensors.numpy.save({"w": np.zeros(2)}), clients, start=start)
+        model = safetensors.numpy.save({"w": np.zeros(2)})
+        files.finish(model, clients, predicted, start=start)
     if failed:
         (files.path / "failed.json").write_text("{}")
 
@@ -92,6 +103,46 @@ def with_ends(path: Path, seeds=2) -> results.Results:
                 row |= {"accuracy": accuracy, "loss": 1 - accuracy}
             start = {"accuracy": 0.1, "loss": 0.9}
             add(folder, number, seed, history, client_results(seed + number), start=start)
+    return results.load([path])
+
+
+SITES = {"cleveland": 40, "<b>basel</b>": 9, "long beach": 31}
+RIGHT = {"local_only": (0.6, 0.67, 0.6), "fedavg": (0.9, 0.67, 0.9), "feddyn": (0.9, 0.78, 0.9)}
+RIGHT |= {"centralised": (0.95, 0.89, 1.0)}
+
+
+def predictions(right) -> Predictions:
+    """Of every site the first rows are right, as many as asked for; two classes."""
+    client = np.repeat(np.arange(len(SITES)), list(SITES.values()))
+    row = np.arange(len(client))
+    within = np.concatenate([np.arange(n) for n in SITES.values()])
+    sizes = np.array(list(SITES.values()))[client]
+    good = within < np.round(np.asarray(right)[client] * sizes)
+    label = row % 2
+    said = np.where(good, label, 1 - label)
+    return Predictions(
+        client.astype(np.int32),
+        row.astype(np.int32),
+        label.astype(np.int32),
+        np.stack([1 - said, said], axis=1).astype(np.float32),
+        {"accuracy": good.astype(np.float32), "loss": 1 - good.astype(np.float32)},
+        {"kept": "everything", "rows": len(row)},
+    )
+
+
+def at_sites(path: Path, seeds=2) -> results.Results:
+    """Four methods at three sites with names, and what they predict of each test row."""
+    folder = begin(path, RIGHT, clients=len(SITES), target=None)
+    for number, right in enumerate(RIGHT.values()):
+        made = predictions(right)
+        by_client = [made.by_client(name) for name in ("accuracy", "loss")]
+        clients = {"client": [0, 1, 2], "name": list(SITES), "examples": [400, 90, 310]}
+        clients |= {"accuracy": list(by_client[0].values()), "loss": list(by_client[1].values())}
+        history = rows(0.0, 0)
+        for r in history:
+            r |= {"accuracy": made.mean("accuracy"), "loss": made.mean("loss")}
+        for seed in range(seeds):
+            add(folder, number, seed, history, clients, predicted=made)
     return results.load([path])
 
 

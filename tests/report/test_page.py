@@ -1,36 +1,14 @@
 """The report page in a real browser: drawn, sortable, switchable, readable on a phone, and alone."""
 
 import json
-import shutil
-import time
 
 import pytest
 
 from holdfast.report import page
 from tests.report import made_up
+from tests.report.browsing import click, opened, value, wait_for
 
 pytestmark = pytest.mark.browser
-
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None or DRIVER is None:
-        pytest.skip(
-            "chromium and chromedriver are needed: apt-get install chromium chromium-driver"
-        )
-    webdriver = pytest.importorskip("selenium.webdriver")
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")
@@ -42,30 +20,6 @@ def address(tmp_path_factory):
 @pytest.fixture
 def shown(browser, address):
     return opened(browser, address)
-
-
-def opened(browser, address, width=1280):
-    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    browser.get(address)
-    wait_for(browser, "document.documentElement.dataset.ready === 'yes'")
-    return browser
-
-
-def wait_for(browser, condition, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not browser.execute_script(f"return {condition}"):
-        assert time.monotonic() < deadline, condition
-        time.sleep(0.02)
-
-
-def click(browser, selector):
-    # As a script: what is sticky may lie over what is to be clicked.
-    browser.execute_script("document.querySelector(arguments[0]).click()", selector)
-
-
-def value(browser, expression):
-    return browser.execute_script(f"return {expression}")
 
 
 def lines(browser, chart):

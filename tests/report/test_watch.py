@@ -15,7 +15,7 @@ import pytest
 from holdfast.errors import HoldfastError
 from holdfast.report.live import Watched, server
 from tests.report import made_up
-from tests.report.test_page import browser, opened, value, wait_for  # noqa: F401
+from tests.report.browsing import opened, value, wait_for
 
 EXPERIMENT = "rounds = 20\nseeds = 2\n"
 
@@ -119,7 +119,7 @@ def test_only_this_machine_is_answered_and_only_the_page(folder, served):
 
 
 @pytest.mark.browser
-def test_the_page_follows_and_keeps_what_was_chosen(folder, served, browser):  # noqa: F811
+def test_the_page_follows_and_keeps_what_was_chosen(folder, served, browser):
     made_up.add(folder, 0, 0, made_up.rows(0.04, 0, rounds=5))
     signed(folder, os.getpid())
     opened(browser, served(Watched(folder.path, every=0.2)))

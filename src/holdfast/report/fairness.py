@@ -10,7 +10,7 @@ from holdfast.metrics import Spread, find, greater_is_better
 from holdfast.metrics.figures import number
 from holdfast.runs.results import MethodResult, Results
 
-_ABOUT_CLIENTS = ("client", "examples")
+_ABOUT_CLIENTS = ("client", "name", "examples")
 _MOST_PLACES = 200
 
 

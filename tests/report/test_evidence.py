@@ -1,0 +1,57 @@
+"""The verdict, what can be told apart and the sites: what the page says is what the test rows say."""
+
+import pytest
+
+from holdfast.report.content import content
+from holdfast.runs.differences import difference, judged_by
+from holdfast.runs.verdict import verdict
+from tests.report import made_up
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory):
+    return made_up.at_sites(tmp_path_factory.mktemp("runs") / "sites")
+
+
+@pytest.fixture(scope="module")
+def values(sites):
+    return content(sites)
+
+
+def test_the_page_begins_with_the_verdict(sites, values):
+    assert values["verdict"] == list(verdict(sites).sentences)
+    assert values["verdict"][0].startswith("Federated (FedDyn)")
+    assert "9 at <b>basel</b>" in " ".join(values["verdict"])
+
+
+def test_every_pair_is_the_paired_difference(sites, values):
+    pairs = values["pairs"]
+    found = difference(sites.methods[1], sites.methods[0], judged_by(sites))
+    shown = pairs["differences"][1][0]
+    assert shown["estimate"] == found.gain.estimate == -pairs["differences"][0][1]["estimate"]
+    assert (shown["low"], shown["high"]) == (found.gain.low, found.gain.high)
+    assert shown["says"] == "better"
+    assert pairs["differences"][0][1]["says"] == "worse"
+    assert pairs["differences"][2][1]["says"] == "cannot be told apart"
+    assert pairs["baseline"] == 1
+    assert pairs["over"] == "80 test rows of 3 clients and 2 seeds, one split of the data"
+
+
+def test_the_best_is_said_to_be_no_better_where_that_is_open(values):
+    best = next(h for h in values["highlights"] if h["title"] == "Highest final accuracy")
+    assert best["note"] == "cannot be told apart from FedAvg"
+
+
+def test_sites_have_names_sizes_and_figures(values):
+    table = values["sites"]
+    assert table["named"]
+    assert [s["name"] for s in table["sites"]] == list(made_up.SITES)
+    assert [(s["trained"], s["tested"]) for s in table["sites"]] == [(400, 40), (90, 9), (310, 31)]
+    cell = table["sites"][1]["cells"][2]
+    assert cell["value"] == pytest.approx(7 / 9)
+    assert cell["interval"] == "0.453 to 0.937"  # Wilson's, of 7 of 9
+
+
+def test_older_runs_have_no_evidence(tmp_path):
+    made = content(made_up.usual(tmp_path / "old", seeds=1))
+    assert (made["verdict"], made["pairs"], made["sites"]) == ([], None, None)
