@@ -46,11 +46,14 @@ def begin(
     clients=CLIENTS,
     regression=False,
     greater_is_better=None,
+    names=None,
+    classes=None,
 ):
     counts = np.arange(clients * CLASSES).reshape(clients, CLASSES) % 7
     split = {"sizes": counts.sum(axis=1).tolist()}
     if not regression:
         split |= {"counts": counts.tolist(), "statistics": "12 clients <own> examples"}
+    split |= {} if names is None else {"names": names, "labels": classes, "label_names": classes}
     named = [(label, f"m{i}") for i, label in enumerate(labels)]
     about = description(named, target, metric, greater_is_better=greater_is_better)
     return RunFolder.create(path, EXPERIMENT, split, about)
@@ -65,12 +68,14 @@ def add(
     failed=False,
     start=None,
     predicted=None,
+    ledger=(),
+    split=None,
 ):
-    files = folder.seed_folder(f"m{number}", seed)
+    files = folder.seed_folder(f"m{number}", seed, split)
     files.path.mkdir(parents=True)
     lines = [{n: v for n, v in row.items() if n != "seconds"} for row in history]
     times = [{"round": row["round"], "seconds": row["seconds"]} for row in history]
-    for name, content in (("history", lines), ("timing", times), ("ledger", [])):
+    for name, content in (("history", lines), ("timing", times), ("ledger", ledger)):
         text = "".join(json.dumps(line) + "\n" for line in content)
         (files.path / f"{name}.jsonl").write_text(text)
     if clients is not None:
@@ -132,17 +137,22 @@ def predictions(right) -> Predictions:
 
 def at_sites(path: Path, seeds=2) -> results.Results:
     """Four methods at three sites with names, and what they predict of each test row."""
-    folder = begin(path, RIGHT, clients=len(SITES), target=None)
+    classes = ["well", "<ill>", "two", "three"]
+    folder = begin(path, RIGHT, clients=len(SITES), target=None, names=list(SITES), classes=classes)
+    ledger = [
+        {"round": t, "clients": [0, t % 2 + 1], "bits_down": 8_000_000, "bits_up": [8, 4_000_000]}
+        for t in range(1, 21)
+    ]
     for number, right in enumerate(RIGHT.values()):
         made = predictions(right)
         by_client = [made.by_client(name) for name in ("accuracy", "loss")]
-        clients = {"client": [0, 1, 2], "name": list(SITES), "examples": [400, 90, 310]}
+        clients = {"client": [0, 1, 2], "name": list(SITES), "examples": [6, 15, 10]}
         clients |= {"accuracy": list(by_client[0].values()), "loss": list(by_client[1].values())}
         history = rows(0.0, 0)
         for r in history:
             r |= {"accuracy": made.mean("accuracy"), "loss": made.mean("loss")}
         for seed in range(seeds):
-            add(folder, number, seed, history, clients, predicted=made)
+            add(folder, number, seed, history, clients, predicted=made, ledger=ledger)
     return results.load([path])
 
 

@@ -46,10 +46,51 @@ def test_sites_have_names_sizes_and_figures(values):
     table = values["sites"]
     assert table["named"]
     assert [s["name"] for s in table["sites"]] == list(made_up.SITES)
-    assert [(s["trained"], s["tested"]) for s in table["sites"]] == [(400, 40), (90, 9), (310, 31)]
+    assert [(s["trained"], s["tested"]) for s in table["sites"]] == [(6, 40), (15, 9), (10, 31)]
     cell = table["sites"][1]["cells"][2]
     assert cell["value"] == pytest.approx(7 / 9)
     assert cell["interval"] == "0.453 to 0.937"  # Wilson's, of 7 of 9
+
+
+def test_classes_have_names_and_figures(values):
+    assert values["splits"][0]["classes"] == ["well", "<ill>", "two", "three"]
+    found = values["classes"][1]
+    assert found["names"] == ["well", "<ill>"]
+    assert sum(map(sum, found["counts"])) == 80
+    right = 36 + 6 + 28
+    assert found["counts"][0][0] + found["counts"][1][1] == right
+    rows, recall, *_ = found["rows"][0]
+    assert (rows["text"], recall["value"]) == ("40", pytest.approx(found["counts"][0][0] / 40))
+
+
+def test_the_ledger_is_told_by_client(values):
+    found = values["ledger"][1]
+    assert [row["name"] for row in found] == list(made_up.SITES)
+    assert [cell["text"] for cell in found[0]["cells"]] == ["20", "20.0", "0.0000"]
+    assert [cell["text"] for cell in found[2]["cells"]] == ["10", "10.0", "5.0"]
+
+
+def test_what_turned_is_flagged(tmp_path):
+    folder = made_up.begin(tmp_path / "turns", ["fedavg"])
+    history = made_up.rows(0.04, 0)
+    for row in history:
+        row["loss"] = abs(row["round"] - 8) / 10
+    made_up.add(folder, 0, 0, history, made_up.client_results(0))
+    (flag,) = content(made_up.results.load([tmp_path / "turns"]))["flags"]
+    assert flag.startswith("FedAvg: loss was lowest around round 8")
+
+
+def test_splits_and_seeds_are_told_apart(tmp_path):
+    folder = made_up.begin(tmp_path / "splits", ["fedavg", "feddyn"])
+    for number in range(2):
+        for split in range(2):
+            for seed in range(2):
+                slope = 0.02 + 0.01 * split
+                made_up.add(folder, number, seed, made_up.rows(slope, seed), split=split)
+    made = content(made_up.results.load([tmp_path / "splits"]))
+    assert made["scatter"][0]["splits"]["value"] == pytest.approx(0.2 / 2**0.5)
+    assert made["scatter"][0]["seeds"]["value"] == pytest.approx(0.03 / 2**0.5)
+    assert made["sites"] is None
 
 
 def test_older_runs_have_no_evidence(tmp_path):

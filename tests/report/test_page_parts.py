@@ -111,6 +111,22 @@ def test_pairs_are_told_apart_or_not(browser, pages):
     wait_for(browser, f"{chart}.length === 2")
 
 
+def test_classes_and_the_ledger_are_of_the_method_chosen(browser, pages):
+    opened(browser, pages["sites"])
+    assert (
+        value(browser, "document.querySelectorAll('#classes-chart .heatmaplayer image').length")
+        == 1
+    )
+    assert columns(browser, "classes-table", 0) == ["well", "<ill>"]
+    before = columns(browser, "classes-table", 2)
+    choose = "const s = document.getElementById('{}'); s.value = {}; s.dispatchEvent(new Event('change'))"
+    browser.execute_script(choose.format("classes-method", 3))
+    assert columns(browser, "classes-table", 2) != before
+    assert columns(browser, "ledger-table", 0) == ["cleveland", "<b>basel</b>", "long beach"]
+    click(browser, "#ledger-table thead th:nth-child(4) button")
+    assert columns(browser, "ledger-table", 3) == ["0.0000", "5.0", "5.0"]
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_nothing_is_clipped(browser, pages, width):
     for one in ("ends", "sites"):

@@ -19,6 +19,7 @@ from holdfast.report.splits import Split, splits
 from holdfast.report.standings import Standing, contestants, standings
 from holdfast.report.sweeps import Key, sweeps
 from holdfast.runs.compare import notes
+from holdfast.runs.flags import flags
 from holdfast.runs.results import Results
 
 Cell = dict[str, Any]  # what it says and what it is sorted by
@@ -34,7 +35,7 @@ def content(results: Results, appearance: Appearance = PLAIN) -> dict[str, Any]:
     return {
         "title": title(results),
         "verdict": evidence.conclusion(results),
-        "flags": [],
+        "flags": [flag.text for flag in flags(results)],
         "summary": summary.paragraph(results, stands, appearance),
         "highlights": [
             vars(h)
@@ -59,7 +60,10 @@ def content(results: Results, appearance: Appearance = PLAIN) -> dict[str, Any]:
         "table": _table(stands, appearance.metric(results.metric), results.target),
         "sweep": _sweep(results, stands, appearance),
         "pairs": compared,
+        "scatter": evidence.scatter(results),
         "sites": evidence.sites(results, appearance),
+        "classes": evidence.classes(results),
+        "ledger": evidence.ledger(results),
         "clients": {name: _clients(results, name) for name in client_names},
         "splits": [_split(split) for split in splits(results)],
         "configurations": [

@@ -1,25 +1,23 @@
 """How far methods can be told apart: on test rows, method against method and site by site."""
 
+import dataclasses
 import itertools
 from typing import Any
 
-from holdfast.metrics.figures import number
+from holdfast.metrics.figures import digits_of_megabytes, number
 from holdfast.metrics.intervals import Interval
 from holdfast.report.appearance import Appearance
+from holdfast.runs.classes import by_class, confusion
 from holdfast.runs.differences import Difference, Judged, difference, judged_by, score
-from holdfast.runs.results import Results
-from holdfast.runs.verdict import (
-    FEW_ROWS,
-    client_names,
-    ends,
-    figure,
-    signed,
-    tested_per_trained,
-    verdict,
-)
+from holdfast.runs.results import MethodResult, Results
+from holdfast.runs.sites import names_of_clients, names_of_labels, traffic
+from holdfast.runs.sites import sites as runs_sites
+from holdfast.runs.verdict import FEW_ROWS, ends, figure, signed, tested_per_trained, verdict
 
 # With more methods each is compared with the first alone: pairs would be too many to read.
 _MOST_METHODS = 8
+_MOST_CLASSES = 100  # of a matrix that can be looked at
+_MOST_CLIENTS = 1000  # of a list of traffic
 
 
 def conclusion(results: Results) -> list[str]:
@@ -69,16 +67,7 @@ def _baseline(results: Results) -> tuple[int, Any]:
 
 
 def _turned(known: Difference) -> Difference:
-    return Difference(
-        known.second,
-        known.first,
-        known.metric,
-        -known.gain,
-        known.rows,
-        known.clients,
-        known.splits,
-        known.seeds,
-    )
+    return dataclasses.replace(known, first=known.second, second=known.first, gain=-known.gain)
 
 
 def _pair(found: Difference, by: Judged) -> dict[str, Any]:
@@ -109,28 +98,22 @@ def _over(found: Difference, by: Judged) -> str:
 def sites(results: Results, appearance: Appearance) -> dict[str, Any] | None:
     """Every client's own figure by each method, with its sizes; None where clients were not measured."""
     by = judged_by(results)
-    if by is None:
+    rows = [] if by is None else runs_sites(results, by)
+    if by is None or not rows:
         return None
-    scores = [score(method, by) for method in results.methods]
-    if not any(s is not None for s in scores) or not _same_clients(results):
-        return None
-    names = client_names(results)
-    trained = _sizes(results)
-    tested = _test_rows(results)
-    clients = sorted({i for s in scores if s is not None for i in s.by_client})
     return {
         "metric": appearance.metric(by.metric),
         "lower": not by.greater_is_better,
         "few": FEW_ROWS,
-        "named": any(names.get(i, str(i)) != str(i) for i in clients),
+        "named": any(row.name != str(row.client) for row in rows),
         "sites": [
             {
-                "name": names.get(i, str(i)),
-                "trained": trained.get(i),
-                "tested": tested.get(i),
-                "cells": [None if s is None else _site(s.by_client.get(i)) for s in scores],
+                "name": row.name,
+                "trained": row.trained_on,
+                "tested": row.tested_on,
+                "cells": [_site(row.figures.get(m.label)) for m in results.methods],
             }
-            for i in clients
+            for row in rows
         ],
     }
 
@@ -145,27 +128,67 @@ def _site(found: Interval | None) -> dict[str, Any] | None:
     }
 
 
-def _same_clients(results: Results) -> bool:
-    """Whether a number is one client in all runs: each split makes others, unless they have names."""
-    several = {split for m in results.methods for split, _ in m.predictions}
-    named = any("name" in about for m in results.methods for about in m.clients)
-    return len(several) <= 1 or named
+def classes(results: Results) -> list[dict[str, Any] | None] | None:
+    """By method the confusion of classes and what each comes to; None where no classes were predicted."""
+    names = names_of_labels(results)
+    found = [_classes(method, names) for method in results.methods]
+    return found if any(one is not None for one in found) else None
 
 
-def _sizes(results: Results) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for method in results.methods:
-        for about in method.clients:
-            found |= dict(zip(about.get("client", []), about.get("examples", []), strict=False))
-    return found
+def _classes(method: MethodResult, names: tuple[str, ...] | None) -> dict[str, Any] | None:
+    confused = confusion(method, names)
+    if confused is None or len(confused.names) > _MOST_CLASSES:
+        return None
+    return {
+        "names": list(confused.names),
+        "counts": [[float(f"{n:.4g}") for n in row] for row in confused.counts],
+        "shares": [[float(f"{n:.4g}") for n in row] for row in confused.shares],
+        "rows": [
+            [_count(c.rows), *(_share(v) for v in (c.recall, c.precision, c.f1))]
+            for c in by_class(method, names)
+        ],
+    }
 
 
-def _test_rows(results: Results) -> dict[int, int]:
-    """Of each client; the least where splits differ."""
-    found: dict[int, int] = {}
-    for method in results.methods:
-        for predictions in method.predictions.values():
-            for client in predictions.clients:
-                rows = int((predictions.client == client).sum())
-                found[client] = min(found.get(client, rows), rows)
-    return found
+def _count(value: float) -> dict[str, Any]:
+    return {"text": f"{value:,.4g}" if value != int(value) else f"{int(value):,}", "value": value}
+
+
+def _share(value: float) -> dict[str, Any]:
+    return {"text": f"{value:.3f}", "value": value}
+
+
+def ledger(results: Results) -> list[list[dict[str, Any]]] | None:
+    """By method what each client sent and received; None where nothing is in the ledgers."""
+    names = names_of_clients(results)
+    if not names and any(len(set(m.splits)) > 1 for m in results.methods):
+        return None  # a number is another client in every split
+    found = [traffic(method, names) for method in results.methods]
+    if not any(found):
+        return None
+    return [
+        [
+            {"name": t.name, "cells": [_count(t.rounds), _bytes(t.bytes_down), _bytes(t.bytes_up)]}
+            for t in several[:_MOST_CLIENTS]
+        ]
+        for several in found
+    ]
+
+
+def _bytes(value: float) -> dict[str, Any]:
+    megabytes = value / 1e6
+    return {"text": f"{megabytes:,.{digits_of_megabytes(megabytes)}f}", "value": megabytes}
+
+
+def scatter(results: Results) -> list[dict[str, Any]] | None:
+    """By method how far its final metric scatters over splits and over seeds; None with one split."""
+    finals = [m.last(results.metric, results.window) for m in results.methods]
+    if not any(f.over_splits is not None for f in finals):
+        return None
+    return [
+        {"splits": _scattered(f.over_splits), "seeds": _scattered(f.over_seeds)} for f in finals
+    ]
+
+
+def _scattered(value: float | None) -> dict[str, Any]:
+    return {"text": "-" if value is None else f"{value:.3f}", "value": value}

@@ -25,6 +25,7 @@ _SCRIPTS = (
     "charts",
     "curves",
     "evidence",
+    "classes",
     "sweep",
     "clients",
     "splits",

@@ -23,22 +23,28 @@ function buildPairs() {
   select.value = chosen.against;
   select.onchange = () => { chosen.against = Number(select.value); buildPairs(); redraw(drawPairs); };
   const beside = data.methods[chosen.against].name;
+  const blank = { text: "", value: null };
   const rows = data.pairs.differences.map((found, number) => {
     const pair = found[chosen.against];
     const score = data.pairs.scores[number] ?? { text: "-", value: null };
-    if (number === chosen.against) return [score, ...["", "", ""].map((text) => ({ text, value: null }))];
+    const scatter = data.scatter ? [data.scatter[number].splits, data.scatter[number].seeds] : [];
+    if (number === chosen.against) return [score, blank, blank, blank, ...scatter];
     if (!pair) return null;
     return [
       score,
       { text: pair.text, value: pair.estimate },
       { text: pair.interval, value: pair.high - pair.low },
       { text: pair.says, value: pair.says },
+      ...scatter,
     ];
   });
-  buildTable(byId("pairs-table"), [metric, `difference to ${beside}`, "95 % interval", "so it is"], rows, ["", "", "", ""]);
+  const spreads = data.scatter ? ["scatter over splits", "over seeds"] : [];
+  const columns = [metric, `difference to ${beside}`, "95 % interval", "so it is", ...spreads];
+  buildTable(byId("pairs-table"), columns, rows, columns.map(() => ""));
   byId("pairs-note").textContent = [
     `On the same test rows, each client’s own by the model it would use there: ${over}.`,
     lower ? "Lower is better." : "",
+    data.scatter ? `Scatter: the standard deviation of the final ${readable(data.metric)} between splits of the data, and between seeds of one split.` : "",
     "An interval that contains 0 leaves open which of the two is better. Each is of one pair: among many pairs, one in twenty leaves out 0 by chance.",
   ].filter(Boolean).join(" ");
 }

@@ -54,7 +54,7 @@ function redraw(...charts) {
   return window.Plotly ? Promise.all(charts.flatMap((chart) => chart())) : Promise.resolve();
 }
 const drawMethods = () => redraw(drawCurves, drawPairs, drawSweep, drawClients);
-const drawAll = () => redraw(drawCurves, drawPairs, drawSweep, drawClients, drawSplits);
+const drawAll = () => redraw(drawCurves, drawPairs, drawSweep, drawClients, drawClasses, drawSplits);
 
 async function unpackPlotly() {
   const packed = Uint8Array.from(atob(byId("plotly").textContent), (c) => c.charCodeAt(0));
@@ -79,6 +79,8 @@ function build() {
   buildStandings();
   buildPairs();
   buildSites();
+  buildClasses();
+  buildLedger();
   buildSplits();
   buildControls();
   buildConfiguration();
