@@ -14,6 +14,8 @@ from holdfast.runs.results import MethodResult, Results
 _SMOOTH = 3
 # A turn is worth a word if it gave away so much of what had been won, and so many times the noise.
 _GIVEN_AWAY, _NOISES = 0.1, 3.0
+# Or, of a loss, so much of what it was.
+_GROWN = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +45,8 @@ def flags(results: Results) -> list[Flag]:
 def turning(results: Results) -> Iterator[Flag]:
     """Metrics of test rows that were at their best well before the end and have been getting worse since.
 
-    Judged by the mean over runs and three evaluations: what was given away since is at least a tenth of what
-    had been won, and three times the noise between evaluations.
+    Judged by the mean over runs and three evaluations: what was given away since is at least a tenth of
+    what had been won (or half of a loss), and three times the noise between evaluations.
     """
     for method in results.methods:
         for metric in _looked_at(results):
@@ -56,9 +58,13 @@ def turning(results: Results) -> Iterator[Flag]:
 def _looked_at(results: Results) -> list[str]:
     """The study's metric and the loss beside it, where all methods have them."""
     loss = "_".join([*results.metric.split("_")[:-1], "loss"])
-    names = dict.fromkeys([results.metric, loss, "loss"])
     histories = [h for m in results.methods for h in m.histories]
-    return [n for n in names if all(n in h.columns for h in histories)]
+
+    def measured(name: str) -> bool:
+        return all(name in h.columns for h in histories)
+
+    beside = loss if measured(loss) else "loss"
+    return [name for name in dict.fromkeys([results.metric, beside]) if measured(name)]
 
 
 def _turn(method: MethodResult, metric: str, results: Results) -> Flag | None:
@@ -73,11 +79,17 @@ def _turn(method: MethodResult, metric: str, results: Results) -> Flag | None:
         return None
     smooth = sign * np.convolve(values, np.full(_SMOOTH, 1 / _SMOOTH), "valid")
     top = int(smooth.argmax())
-    lost, won = float(smooth[top] - smooth[-1]), float(smooth[top] - sign * values[0])
+    starts = [start[metric] for start in method.starts if metric in start]
+    begun = float(np.mean(starts)) if starts else values[0]
+    lost, won = float(smooth[top] - smooth[-1]), float(smooth[top] - sign * begun)
+    enough = _GIVEN_AWAY * max(won, 0.0)
+    if not about.greater_is_better:
+        # A loss that was small counts by its own size.
+        enough = min(enough, _GROWN * abs(float(smooth[top])))
     # Successive evaluations differ by twice the variance of one; a trend adds little to it.
     noise = float(np.std(np.diff(values), ddof=1)) / np.sqrt(2 * _SMOOTH)
     late = top > count - 1 - max(1, count // 10)
-    if late or lost < max(_GIVEN_AWAY * max(won, 0.0), _NOISES * noise, 1e-9):
+    if late or lost < max(enough, _NOISES * noise, 1e-9):
         return None
     middle = top + _SMOOTH // 2
     was, now = sign * smooth[top], sign * smooth[-1]

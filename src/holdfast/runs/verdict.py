@@ -286,7 +286,10 @@ def _who(found: Verdict) -> Iterator[str]:
         yield f"It harms {_named(harmed, found.by)}{also}."
         return
     lower = [s for s in known if s.gain is not None and s.gain.estimate < 0]
-    if lower:
+    if lower and len(known) > 2 * _NAMED:
+        verb = "is" if len(lower) == 1 else "are"
+        yield f"{len(lower)} of {len(known)} clients {verb} worse off than alone, within what chance allows."
+    elif lower:
         verb = "is" if len(lower) == 1 else "are"
         yield f"{_named(lower, found.by)} {verb} worse off than alone, within what chance allows."
 
