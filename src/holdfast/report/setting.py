@@ -10,6 +10,12 @@ from holdfast.report.appearance import Appearance
 from holdfast.runs.folder import RunFolder
 from holdfast.runs.names import in_words, method_name
 
+_EVALUATED = {
+    "train": "and on all training data",
+    "average": "the average of clients' latest models",
+    "active": "the average of the round's models",
+    "personal": "every client's own model on test rows like its own",
+}
 _TOLD = ("name", "local", "server", "label")  # elsewhere, or in another way
 
 
@@ -60,8 +66,21 @@ def _training(values: Mapping[str, Any], clients: int, appearance: Appearance) -
     yield Fact("Methods", "; ".join(map(_method, values.get("algorithm", ()))))
     yield Fact("Server", pairs(values.get("server", {})))
     yield Fact("Swept", pairs(values.get("sweep", {})))
-    yield Fact("Measured", pairs(values.get("evaluate", {})))
+    yield Fact("Measured", _measured(values.get("evaluate", {}), appearance))
     yield Fact("Length", _length(values, appearance))
+
+
+def _measured(given: Mapping[str, Any], appearance: Appearance) -> str:
+    """What is evaluated besides the server's model on the test set."""
+    told = ["the server's model on the test set"]
+    told += [words for key, words in _EVALUATED.items() if given.get(key) is True]
+    metrics = [as_table(one)["name"] for one in given.get("metrics", ())]
+    if metrics:
+        told.append(", ".join(appearance.metric(str(name).rpartition(":")[2]) for name in metrics))
+    rest = {k: v for k, v in given.items() if k not in (*_EVALUATED, "metrics", "every")}
+    every = given.get("every", 1)
+    told.append(pairs(rest))
+    return "; ".join(filter(None, told)) + ("" if every == 1 else f"; every {every} rounds")
 
 
 def _method(table: Mapping[str, Any]) -> str:

@@ -27,6 +27,7 @@ class Highlight:
     value: str
     method: int
     note: str
+    open: bool = False  # whether others cannot be told apart from it
 
 
 def paragraph(results: Results, stands: list[Standing], appearance: Appearance = PLAIN) -> str:
@@ -171,7 +172,7 @@ def _worst_tenth(results: Results, stands: list[Standing], appearance: Appearanc
     metric, spreads, top = found
     called, value = appearance.metric(metric), _brief(spreads[top])
     if len(contestants(stands)) == 1:
-        return [f"Its worst-served tenth of clients has {called} {value}."]
+        return [f"Its worst-served {_worst(results, metric)} has {called} {value}."]
     first = _first(stands)
     beside = (
         f" ({stands[first].name}: {_brief(spreads[first])})"
@@ -179,8 +180,16 @@ def _worst_tenth(results: Results, stands: list[Standing], appearance: Appearanc
         else ""
     )
     return [
-        f"The worst-served tenth of clients does best with {stands[top].name}: {called} {value}{beside}."
+        f"The worst-served {_worst(results, metric)} does best with {stands[top].name}: "
+        f"{called} {value}{beside}."
     ]
+
+
+def _worst(results: Results, metric: str) -> str:
+    """What the worst tenth is: of few clients it is one."""
+    found = (fairness.distribution(method, metric) for method in results.methods)
+    most = max((f.clients for f in found if f is not None), default=0)
+    return "tenth of clients" if fairness.tenth(most) > 1 else "client"
 
 
 def _first(stands: list[Standing]) -> int:
@@ -255,13 +264,14 @@ def highlights(
         alike = (ties or {}).get(whose)
         if alike:
             note = f"cannot be told apart from {_listed(alike)}"
-        found.append(Highlight(title, value, whose, note))
+        found.append(Highlight(title, value, whose, note, open=bool(alike)))
     worst = _worst_tenths(results)
     if worst is not None:
         metric, spreads, top = worst
         first = _first(stands)
         value, note = _brief(spreads[top]), _beside(baseline.name, spreads[first], top - first)
-        title = f"Best {appearance.metric(metric)} of the worst tenth"
+        worst_served = _worst(results, metric).replace("tenth of clients", "tenth")
+        title = f"Best {appearance.metric(metric)} of the worst {worst_served}"
         found.append(Highlight(title, value, top, note))
     return found
 

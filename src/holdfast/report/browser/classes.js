@@ -19,7 +19,7 @@ function buildClasses() {
   const made = rows.map((cells, c) => ({ head: element("th", { scope: "row" }, element("div", {}, element("span", { title: names[c] }, names[c]))), key: names[c], cells }));
   fillTable(byId("classes-table"), ["class", "test rows", "recall", "precision", "F1"], [made]);
   byId("classes-note").textContent =
-    "Every client’s own test rows by the model it would use there, mean over runs. Recall: of a class’s rows, the share predicted to be it; precision: of the rows predicted to be it, the share that is.";
+    "Rows are true classes, columns what was predicted; the darker, the more of its class. Every client’s own test rows by the model it would use there, mean over runs. Recall: of a class’s rows, the share predicted to be it; precision: of the rows predicted to be it, the share that is.";
 }
 
 function drawClasses() {
@@ -29,14 +29,14 @@ function drawClasses() {
   const places = names.map((_, i) => i);
   const short = names.map((name) => plain(name.length > 18 ? `${name.slice(0, 17)}…` : name));
   const axis = { tickmode: few ? "array" : "auto", tickvals: places, ticktext: short, showgrid: false, zeroline: false };
-  byId("classes-chart").style.height = `${Math.min(34, 9 + 2.1 * Math.min(names.length, 20))}rem`;
+  byId("classes-chart").style.height = `${Math.max(16, Math.min(34, 9 + 2.1 * names.length))}rem`;
   return draw(byId("classes-chart"), [{
     type: "heatmap", x: places, y: places, z: shares, zmin: 0, zmax: 1, xgap: 1, ygap: 1,
     text: counts.map((row) => row.map((n) => (few ? Number(n.toPrecision(3)).toLocaleString("en") : ""))), texttemplate: "%{text}",
     customdata: counts.map((row, t) => row.map((n, p) => [plain(names[t]), plain(names[p]), Number(n.toPrecision(4)).toLocaleString("en")])),
     hovertemplate: "%{customdata[0]} predicted to be %{customdata[1]}: %{customdata[2]} rows (%{z:.1%})<extra></extra>",
     colorscale: [[0, variable("--heat-low")], [1, variable("--heat-high")]],
-    colorbar: { thickness: 10, outlinewidth: 0, tickformat: ".0%", title: { text: narrow() ? "" : "share of the class", side: "right" }, tickfont: { color: variable("--soft") } },
+    showscale: false,
   }], {
     hovermode: "closest",
     xaxis: { ...axis, title: { text: "predicted class" }, showline: false },

@@ -64,7 +64,7 @@ function drawPairs() {
   return draw(box, traces, {
     hovermode: "closest",
     xaxis: { title: { text: plain(`difference in ${data.pairs.metric} to ${data.methods[chosen.against].name}`) }, showgrid: true, zeroline: true, zerolinecolor: variable("--soft"), zerolinewidth: 1.5 },
-    yaxis: { autorange: "reversed", showgrid: false, type: "category" },
+    yaxis: { range: [shown.length - 0.4, -0.6], showgrid: false, type: "category" },
   });
 }
 
@@ -78,9 +78,10 @@ function buildSites() {
   // Shaded lightly enough for the figures to stay readable: the better, the darker.
   const heat = (value) => 0.36 * (high > low ? (lower ? high - value : value - low) / (high - low) : 0);
   const count = (n) => ({ text: n === null || n === undefined ? "-" : n.toLocaleString("en"), value: n ?? null });
+  const mostlyFew = sites.filter((site) => site.tested < few).length > sites.length / 2; // a badge at each says nothing
   const rows = sites.map((site) => {
     const head = element("th", { scope: "row" }, element("div", {}, element("span", { title: site.name }, site.name)));
-    if (site.tested < few) head.firstChild.append(element("span", { class: "badge" }, "few rows"));
+    if (site.tested < few && !mostlyFew) head.firstChild.append(element("span", { class: "badge" }, "few rows"));
     const cells = site.cells.map((cell) => cell
       ? { text: cell.text, value: cell.value, title: `95 % interval over test rows ${cell.interval}`, heat: heat(cell.value) }
       : { text: "-", value: null });

@@ -28,8 +28,9 @@ function buildControls() {
     fill(byId("sweep-figure"), names(data.sweep.figures), chosen.figure, (name) => { chosen.figure = name; redraw(drawSweep); });
   }
   const measured = Object.keys(data.clients);
+  // Of a few sites the table says it all.
+  byId("clients").hidden = !measured.length || (data.sites !== null && data.sites.sites.length < 10);
   if (!measured.length) return;
-  byId("clients").hidden = false;
   chosen.clientMetric = still(chosen.clientMetric, measured);
   fill(byId("client-metric"), measured, chosen.clientMetric, (name) => { chosen.clientMetric = name; buildClients(); redraw(drawClients); });
   buildClients();

@@ -67,7 +67,7 @@ function buildTable(table, columns, rows, best) {
 
 function isBest(rows, place, number, direction) {
   const values = rows.map((cells) => (cells ? cells[place].value : null)).filter((v) => v !== null);
-  if (!direction || values.length < 2 || !rows[number]) return false;
+  if (!direction || new Set(values).size < 2 || !rows[number]) return false;
   return rows[number][place].value === (direction === "low" ? Math.min(...values) : Math.max(...values));
 }
 
@@ -80,11 +80,12 @@ function buildStandings() {
   const final = lower === null ? "" : lower ? "low" : "high";
   const best = columns.map((name) =>
     name.startsWith("final") ? final : name.startsWith("saving") ? "high" : name.endsWith("in all") ? "" : "low");
-  buildTable(byId("standings-table"), columns, rows, best);
+  // Nobody is the best where test rows leave that open.
+  const open = data.highlights.some((h) => h.open);
+  buildTable(byId("standings-table"), columns, rows, columns.map((name, n) => (open && name.startsWith("final") ? "" : best[n])));
   const several = data.methods.some((m) => m.seeds > 1);
   const parts = [several ? "Mean ± standard deviation over seeds." : "A single seed."];
   if (data.window > 1) parts.push(`Final: the mean of the last ${data.window} evaluations; curves are of single ones.`);
-  if (references().length) parts.push(`${listed(references().map((m) => m.name))}: to compare with, not ranked.`);
   parts.push(...data.notes, "Megabytes count both directions. Click a heading to sort.");
   byId("standings-note").textContent = parts.join("\n");
 }
