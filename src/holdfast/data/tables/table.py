@@ -112,11 +112,11 @@ def table(
         ...     "sick": [0, 1, 0, 1, 0, 1],
         ...     "clinic": ["a", "a", "a", "b", "b", "b"],
         ... }
-        >>> data = hf.data.from_table(table, "sick", "clinic", na_values="?", missing="median")
+        >>> data = hf.data.table(table, "sick", "clinic", na_values="?", missing="median")
         >>> data.train.x.shape, data.owners.tolist(), data.label_names
         ((4, 1), ['a', 'a', 'b', 'b'], ('0', '1'))
-        >>> data.preprocessing.transform({"age": [48]}).round(2).tolist()
-        [[-0.06]]
+        >>> round(data.preprocessing.transform({"age": [48]}).item(), 2)
+        -0.09
     """
     design = Design(test_share, validation_share, names_of(leave_out), unseen, seed)
     settings = Settings(
