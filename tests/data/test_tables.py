@@ -192,8 +192,6 @@ def test_weights_of_classes_are_in_the_loss_and_not_in_its_penalty():
     data = hf.data.table(
         visits(), "y", features=["x"], positive=[1], scale="standard", test_share=0.0
     )
-    import jax
-
     weights, l2 = [0.5, 3.0], 0.1
     model = hf.models.class_weighted(hf.models.logistic_regression(l2=l2), weights)
     clients = hf.Clients.from_datasets([data.train])
@@ -212,7 +210,9 @@ def test_weights_of_classes_are_in_the_loss_and_not_in_its_penalty():
     for measured in ("loss", "accuracy"):
         both = [m.measure(run.params, data.train)[measured] for m in (model, plain)]
         assert np.array_equal(*both)
-    assert jax.tree.structure(run.params) == jax.tree.structure({"intercept": 0, "weights": 0})
+    optima = hf.flix.local_optima(plain, clients, hf.solvers.LBFGS(tolerance=0.1))
+    with pytest.raises(hf.HoldfastError, match=r"ensemble: the loss of the model weights classes"):
+        hf.flix.ensemble(model, optima, alpha=0.5)
 
 
 def test_a_column_of_numbers_of_patients_and_far_scales_are_warned_of():

@@ -225,6 +225,19 @@ def test_several_folders_make_one_page_and_share_a_split(tmp_path):
     assert len(made["configurations"]) == len(made["environments"]) == 2
 
 
+def test_the_split_calls_clients_and_classes_by_their_names(tmp_path):
+    split = {"sizes": [3, 9], "counts": [[0, 3], [8, 1]], "names": ["va", "bern"]}
+    run = made_up.single(tmp_path / "named", made_up.rows(0.04, 0))
+    (run.folders[0].path / "split.json").write_text(
+        json.dumps(split | {"label_names": ["well", "ill"]})
+    )
+    run.folders[0].sums_file.unlink()  # which are of another split
+    (shown,) = content(results.load([tmp_path / "named"]))["splits"]
+    assert (shown["names"], shown["named"]) == (["bern", "va"], True)
+    assert shown["classes"] == ["well", "ill"]
+    assert shown["counts"] == [[8, 0], [1, 3]]
+
+
 def test_many_clients_and_classes_still_fit(tmp_path):
     split = {"sizes": [300] * 700, "counts": np.ones((500, 300), int).tolist()}
     run = made_up.single(tmp_path / "large", made_up.rows(0.04, 0))

@@ -106,6 +106,12 @@ def ensemble(model: Model, optima: Optima, alpha: Any) -> Ensemble:
             f"give hf.Model(predictor=hf.models.Predictor(predict, metrics)).",
             about=("model",),
         )
+    if model.class_weights is not None:
+        raise HoldfastError(
+            "ensemble: the loss of the model weights classes, and that of mixed predictions does not; give "
+            "the model without weights.",
+            about=("model",),
+        )
     values = alpha_values("ensemble", alpha, len(optima.gradient_norms))
     return Ensemble(_mixed_model(model), model, optima, values)
 

@@ -91,4 +91,5 @@ def _class_weighted(model: Model, weights: tuple[float, ...]) -> Model:
         check=check,
         name=f"class_weighted({model.name}, {list(weights)})",
         linear=linear,
+        class_weights=weights,
     )

@@ -155,6 +155,7 @@ class Model:
             (`hf.flix.ensemble`).
         output: `(params, batch) -> one output per example`, for `logits`: before a softmax or sigmoid.
         l2: of the penalty that is part of the loss, if there is one (`hf.models.regularised`).
+        class_weights: of the classes in the loss, if there are some (`hf.models.class_weighted`).
         greater_is_better: which way metrics are better that `hf.metrics` does not know by their names:
             True or False by name. Kept as sorted pairs, which have a hash.
         constructor: by which function of `hf.models` it was made, noted by that function, so that a saved
@@ -204,6 +205,9 @@ class Model:
         default=None, repr=False, compare=False
     )
     l2: float = dataclasses.field(default=0.0, repr=False, compare=False)
+    class_weights: tuple[float, ...] | None = dataclasses.field(
+        default=None, repr=False, compare=False
+    )
     constructor: Constructor | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -113,6 +113,10 @@ def _absent(raw: RawTable, name: str, settings: Settings) -> np.ndarray:
     if values.dtype.kind in "mM":
         return np.isnat(values)
     missing = settings.missing_values.column(name)
+    if values.dtype.kind in "biuf":  # without a text for each of many numbers
+        known = numbers(values, missing)
+        assert known is not None
+        return np.isnan(known)
     return np.array([value is None for value in texts(values, missing)], bool)
 
 
