@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+import safetensors.numpy
 from typer.testing import CliRunner
 
 import holdfast as hf
@@ -211,7 +212,6 @@ def test_damage_and_folders_of_before_are_one_line(made, elsewhere, tmp_path):
         params.write_bytes(bad)
         said = holdfast("predict", made / "run", "new.csv", "--method", "fedavg", code=2)
         assert "params.safetensors is damaged" in " ".join(said.split())
-    import safetensors.numpy
 
     params.write_bytes(safetensors.numpy.save(safetensors.numpy.load(whole)))
     sums = params.with_name("complete.sha256")
@@ -269,3 +269,37 @@ def test_an_exported_program_needs_no_holdfast(made, elsewhere):
     expected = saved.predict_proba(raw)
     np.testing.assert_allclose(every, expected, atol=1e-5)
     np.testing.assert_allclose(one, expected[:1], atol=1e-5)
+
+
+OWN = """
+import flax.linen as nn
+import holdfast as hf
+
+def wide(width: int, classes: int):
+    module = nn.Sequential((nn.Dense(width), nn.relu, nn.Dense(classes)))
+    return hf.models.from_linen(module, classes)
+"""
+
+
+def test_a_model_of_ones_own_file_is_found_by_its_path_and_trusted(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(OWN)
+    text = (made / "experiment.toml").read_text().partition("[[algorithm]]")[0]
+    model = 'model = { name = "mine.py:wide", width = 4 }'
+    text = text.replace('model = { name = "logistic_regression", l2 = 0.1 }', model)
+    (tmp_path / "own.toml").write_text(f'{text}\n[[algorithm]]\nname = "fedavg"\n')
+    holdfast("run", "own.toml", "--out", "run", "--no-report", "--set", "rounds=1")
+    site(7).to_csv("new.csv", index=False)
+    first = holdfast("predict", "run", "new.csv", "--out", "first.csv")
+    (tmp_path / "else").mkdir()
+    monkeypatch.chdir(tmp_path / "else")
+    said = holdfast("predict", tmp_path / "run", tmp_path / "new.csv", code=2)
+    assert "model `mine.py:wide`: there is no file mine.py" in " ".join(said.split())
+    assert "give hf.load(path, model=...)" in " ".join(said.split())
+    (tmp_path / "else" / "mine.py").write_text(OWN + "# another comment\n")
+    said = holdfast("predict", tmp_path / "run", tmp_path / "new.csv", "--out", "second.csv")
+    assert "mine.py is not what the model was trained with" in " ".join(said.split())
+    assert (
+        first.splitlines()[:3] == [line for line in said.splitlines() if "warning" not in line][:3]
+    )
+    assert (tmp_path / "first.csv").read_bytes() == (tmp_path / "else/second.csv").read_bytes()

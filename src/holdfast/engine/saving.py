@@ -75,11 +75,11 @@ class Saving:
 
     def client(self, client: int | str) -> tuple[Arrays, Description]:
         """The model one client uses."""
-        number = self._clients.number(client)
-        about = self.description
-        if self.personal:
-            name = self._clients.name(number)
-            about = dataclasses.replace(about, stored="client", client=name)
+        number = self.simulation.experiment.clients.number(client)
+        if not self.personal:
+            return self.server()
+        name = self._clients.name(number)
+        about = dataclasses.replace(self.description, stored="client", client=name)
         return by_name(self._model_of(number)), about
 
     def everybody(self) -> tuple[Arrays, Description]:

@@ -40,7 +40,8 @@ def export(saved: SavedModel, path: str | Path, format: Format = "stablehlo") ->
             f"export: format={format!r}; give 'stablehlo' or 'onnx'.", about=("format",)
         )
     path = Path(path)
-    program, about = _program(saved)
+    # jax2onnx knows layers of flax, and not what becomes of them under `vmap`.
+    program, about = _program(saved, by_row=format != "onnx")
     if format == "onnx":
         _check_onnx(saved)
         written = _onnx(program, about)
@@ -52,8 +53,13 @@ def export(saved: SavedModel, path: str | Path, format: Format = "stablehlo") ->
     return path, sidecar
 
 
-def _program(saved: SavedModel) -> tuple[Callable[[jax.Array], jax.Array], dict[str, Any]]:
-    """The function of rows, and what is said of it."""
+def _program(
+    saved: SavedModel, by_row: bool
+) -> tuple[Callable[[jax.Array], jax.Array], dict[str, Any]]:
+    """The function of rows, and what is said of it.
+
+    If the model sees rows one by one, what it does by the number of rows needs no number.
+    """
     description, made = saved.description, saved.preprocessing
     params = jax.tree.map(jnp.asarray, saved.params)
     inside = made is not None and _of_numbers(made)
@@ -63,8 +69,10 @@ def _program(saved: SavedModel) -> tuple[Callable[[jax.Array], jax.Array], dict[
     def program(x: jax.Array) -> jax.Array:
         if made is not None and inside:
             x = _transformed(made, x)
-        # A model sees rows one by one: what it does by the number of rows needs no number then.
-        found = jax.vmap(lambda row: saved.says(params, Examples(row[None], None))[0])(x)
+        if by_row:
+            found = jax.vmap(lambda row: saved.says(params, Examples(row[None], None))[0])(x)
+        else:
+            found = saved.says(params, Examples(x, None))
         if description.task == "binary":
             found = jnp.stack([1 - found, found], axis=-1)
         if description.task == "numbers" and made is not None and made.target is not None:
