@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import api_pages
+import notebook_pages
 import pydantic
 from latex2mathml.converter import convert
 from mkdocs.plugins import event_priority
@@ -425,7 +426,9 @@ def on_config(config: Any, **_: Any) -> Any:
     measured += [{title: f"studies/{name}/index.md"} for name, title in studies().items()]
     api: list[Any] = ["api/index.md"]
     api += [{title: f"api/{page}.md"} for page, title in api_pages.titles().items()]
+    books = [{title: f"notebooks/{name}.md"} for name, title in notebook_pages.TITLES.items()]
     filled = {
+        "Notebooks": ["notebook.md", *books],
         "Methods": ["methods/index.md", *methods[1:]],
         "Names": lists,
         "API reference": api,
@@ -441,8 +444,10 @@ def on_config(config: Any, **_: Any) -> Any:
 
 def on_files(files: Any, config: Any, **_: Any) -> Any:
     """Add the generated pages, and the pictures of studies."""
-    for uri, text in pages().items():
+    for uri, text in (pages() | notebook_pages.pages()).items():
         files.append(File.generated(config, uri, content=text))
+    script = "javascripts/plotly.min.js"
+    files.append(File.generated(config, script, abs_src_path=str(notebook_pages.plotly())))
     for name in studies():
         folder = ROOT / "papers" / name
         for picture in sorted(folder.glob("results/*.png")):
@@ -460,7 +465,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
     """After Markdown was read: the formulas of the page, and those of docstrings."""
-    return draw_docstring_maths(put_back_maths(html, _formulas.pop(page.file.src_uri, [])))
+    uri = page.file.src_uri
+    drawn = draw_docstring_maths(put_back_maths(html, _formulas.pop(uri, [])))
+    return notebook_pages.put_back(drawn, uri)
 
 
 @event_priority(-100)

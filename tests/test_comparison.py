@@ -85,8 +85,35 @@ def test_the_table_prints_and_is_html(runs):
     page = shown(found)
     assert EVIL in page
     assert f"less than {EVIL}" in page
-    assert repr(found.table()) == text
+    assert text.startswith(repr(found.table()))
     assert hf.compare(runs[0]).results.target is None
+
+
+def test_the_table_in_latex(runs):
+    text = hf.compare({"a_b & c": runs[:2], "100 %": runs[2]}, target=0.5).to_latex()
+    lines = text.splitlines()
+    assert lines[0].startswith(r"\begin{tabular}{lrr")
+    assert lines[1] == r"\toprule"
+    assert lines[4].startswith(r"a\_b \& c & ")
+    assert lines[5].startswith(r"100 \% & ")
+    assert r"$\pm$" in lines[4]
+    assert {line.count(" & ") for line in lines if line.endswith(r"\\")} == {lines[2].count(" & ")}
+    assert len(lines[0].partition("{l")[2]) - 1 == lines[2].count(" & ")
+
+
+def test_the_verdict_is_said(runs):
+    experiment = runs[0].experiment
+    alone = [
+        hf.simulate(
+            dataclasses.replace(experiment, algorithm=hf.algorithms.local_only(), seed=seed),
+            rounds=3,
+        )
+        for seed in (0, 1)
+    ]
+    found = hf.compare([*runs, *alone])
+    assert "alone" in found.verdict.sentence
+    assert found.verdict.sentence in repr(found).replace("\n", " ")
+    assert found.verdict.sentence in shown(found)
 
 
 def test_plots_draw_the_curves_of_the_report(runs):

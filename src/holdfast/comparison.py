@@ -5,6 +5,7 @@ import io
 import re
 import shutil
 import tempfile
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
     from holdfast.runs.results import Results
+    from holdfast.runs.verdict import Verdict
 
 # Results of `simulate`, run folders, or a list of either; or results by the label they are to have.
 Runs: TypeAlias = Run | str | Path | Sequence[Run | str | Path] | Mapping[str, Run | Sequence[Run]]
@@ -38,24 +40,23 @@ class ComparisonTable:
 
         from holdfast.runs.compare import table
 
-        paper = Console(file=io.StringIO(), width=120, color_system=None)
+        # In a notebook rich would show what it is to write.
+        paper = Console(file=io.StringIO(), width=120, color_system=None, force_jupyter=False)
         paper.print(table(self.comparison.results, self.comparison.baseline, paper))
         return paper.file.getvalue().rstrip()  # type: ignore[attr-defined]
 
     def _repr_html_(self) -> str:
-        from holdfast.runs.compare import columns, notes
+        from holdfast.runs.compare import notes
 
         results = self.comparison.results
         against = results.baseline(self.comparison.baseline)
-        listed = list(columns(results, against))
-        names = [f"{m.name} ({m.state})" if m.state else m.name for m in results.methods]
-        rows = zip(names, *(cells for _, cells in listed), strict=True)
+        names, rows = self.comparison._cells()
         count = len(results.methods)
         aim = "by" if results.target is None else "to"
         return markup.card(
             f"{count} method{'s' * (count > 1)}",
             f"{aim} {results.goal}",
-            markup.table(["method", *(name for name, _ in listed)], rows),
+            markup.table(names, rows),
             *map(markup.line, notes(results, against)),
         )
 
@@ -76,11 +77,23 @@ class Comparison:
         """Rounds, megabytes and seconds to the target, and where methods ended, over seeds."""
         return ComparisonTable(self)
 
+    @property
+    def verdict(self) -> "Verdict | None":
+        """Is it worth it: the best federated method beside training alone and on everybody's data, on the
+        same test rows; `print(comparison.verdict.text)`. None where no test rows were predicted."""
+        from holdfast.runs.verdict import verdict
+
+        return verdict(self.results)
+
     def __repr__(self) -> str:
-        return repr(self.table())
+        found = self.verdict
+        said = [] if found is None else textwrap.wrap(found.text, 120)
+        return "\n".join([repr(self.table()), *said])
 
     def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
+        found = self.verdict
+        said = [] if found is None else [markup.line(found.text)]
+        return "".join([*(line.markup for line in said), self.table()._repr_html_()])
 
     def to_frame(self, each_round: bool = False) -> "DataFrame":
         """A pandas frame: one row per method, with mean and deviation over seeds.
@@ -99,6 +112,25 @@ class Comparison:
             for number, history in enumerate(method.histories):
                 for record in history:
                     yield {"method": method.label, "run": number, **record}
+
+    def to_latex(self) -> str:
+        """The table for a paper, with the rules of LaTeX's booktabs."""
+        names, rows = self._cells()
+        lines = [" & ".join(map(_as_latex, line)) + r" \\" for line in (names, *rows)]
+        ends = rf"\begin{{tabular}}{{l{'r' * (len(names) - 1)}}}", r"\end{tabular}"
+        return "\n".join(
+            [ends[0], r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", ends[1]]
+        )
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        """The table's names of columns, and a row for each method."""
+        from holdfast.runs.compare import columns
+
+        listed = list(columns(self.results, self.results.baseline(self.baseline)))
+        methods = self.results.methods
+        labels = [f"{m.name} ({m.state})" if m.state else m.name for m in methods]
+        rows = zip(labels, *(cells for _, cells in listed), strict=True)
+        return ["method", *(name for name, _ in listed)], [list(row) for row in rows]
 
     def plot(self, metric: str | None = None, x: str = "rounds") -> "Figure":
         """A plotly figure: means over seeds, with a band of one standard deviation.
@@ -217,6 +249,15 @@ def figures(
         window: evaluations whose mean must be at the target; 1 unless given.
     """
     return compare(runs, target, metric, window).figures(folder)
+
+
+_LATEX = {"±": r"$\pm$", ">": "$>$", "<": "$<$", "%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#"}
+_LATEX |= {"$": r"\$", "{": r"\{", "}": r"\}", "\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
+_LATEX |= {"^": r"\textasciicircum{}"}
+
+
+def _as_latex(text: str) -> str:
+    return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
 def _in_folders(runs: Runs, of: str, name: str) -> tuple[Path | None, list[str | Path]]:

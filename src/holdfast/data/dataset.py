@@ -57,6 +57,16 @@ class Dataset:
     def __iter__(self) -> Iterator[Examples]:
         return iter((self.train, self.test))
 
+    def __repr__(self) -> str:
+        parts = [f"{len(self.train.y):,} to train on", f"{len(self.test.y):,} to test on"]
+        if self.validation is not None:
+            parts.append(f"{len(self.validation.y):,} to choose by")
+        if self.owners is not None:
+            parts.append(f"{len(np.unique(np.asarray(self.owners))):,} owners")
+        if self.classes is not None:
+            parts.append(f"{self.classes} classes")
+        return f"Dataset({', '.join(parts)})"
+
     def _repr_html_(self) -> str:
         from holdfast.data.look import dataset_as_html  # which makes clients of the owners
 
