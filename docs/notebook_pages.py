@@ -78,6 +78,8 @@ def page(uri: str, notebook: Any) -> str:
             continue
         parts.append(f"```python\n{cell.source}\n```")
         for output in cell.get("outputs", ()):
+            if "<progress" in output.get("data", {}).get("text/html", ""):
+                continue  # a bar is for who waits
             outputs.append(shown(output))
             parts.append(f"output{len(outputs) - 1}tuptuo")
     name = Path(uri).stem
@@ -112,8 +114,9 @@ def _figure(figure: dict[str, Any]) -> str:
     values = json.dumps({k: figure[k] for k in ("data", "layout")}, sort_keys=True)
     values = values.replace("<", r"\u003c")
     name = f"figure-{hashlib.sha256(values.encode()).hexdigest()[:12]}"
+    height = figure["layout"].get("height", 400)
     return (
-        f'<div class="output plot" id="{name}"></div>'
+        f'<div class="output"><div class="plot" id="{name}" style="height:{height}px"></div></div>'
         f"<script>(() => {{ const figure = {values}; "
         f'Plotly.newPlot("{name}", figure.data, figure.layout, {{responsive: true}}) }})()</script>'
     )

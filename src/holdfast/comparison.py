@@ -47,16 +47,19 @@ class ComparisonTable:
 
     def _repr_html_(self) -> str:
         from holdfast.runs.compare import notes
+        from holdfast.runs.export import in_cells
+        from holdfast.runs.flags import flags
 
         results = self.comparison.results
         against = results.baseline(self.comparison.baseline)
-        names, rows = self.comparison._cells()
+        names, rows = in_cells(results, self.comparison.baseline)
         count = len(results.methods)
         aim = "by" if results.target is None else "to"
         return markup.card(
             f"{count} method{'s' * (count > 1)}",
             f"{aim} {results.goal}",
             markup.table(names, rows),
+            *(markup.line(flag.text) for flag in flags(results)),
             *map(markup.line, notes(results, against)),
         )
 
@@ -115,22 +118,9 @@ class Comparison:
 
     def to_latex(self) -> str:
         """The table for a paper, with the rules of LaTeX's booktabs."""
-        names, rows = self._cells()
-        lines = [" & ".join(map(_as_latex, line)) + r" \\" for line in (names, *rows)]
-        ends = rf"\begin{{tabular}}{{l{'r' * (len(names) - 1)}}}", r"\end{tabular}"
-        return "\n".join(
-            [ends[0], r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", ends[1]]
-        )
+        from holdfast.runs.export import to_latex
 
-    def _cells(self) -> tuple[list[str], list[list[str]]]:
-        """The table's names of columns, and a row for each method."""
-        from holdfast.runs.compare import columns
-
-        listed = list(columns(self.results, self.results.baseline(self.baseline)))
-        methods = self.results.methods
-        labels = [f"{m.name} ({m.state})" if m.state else m.name for m in methods]
-        rows = zip(labels, *(cells for _, cells in listed), strict=True)
-        return ["method", *(name for name, _ in listed)], [list(row) for row in rows]
+        return to_latex(self.results, self.baseline)
 
     def plot(self, metric: str | None = None, x: str = "rounds") -> "Figure":
         """A plotly figure: means over seeds, with a band of one standard deviation.
@@ -249,15 +239,6 @@ def figures(
         window: evaluations whose mean must be at the target; 1 unless given.
     """
     return compare(runs, target, metric, window).figures(folder)
-
-
-_LATEX = {"±": r"$\pm$", ">": "$>$", "<": "$<$", "%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#"}
-_LATEX |= {"$": r"\$", "{": r"\{", "}": r"\}", "\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
-_LATEX |= {"^": r"\textasciicircum{}"}
-
-
-def _as_latex(text: str) -> str:
-    return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
 def _in_folders(runs: Runs, of: str, name: str) -> tuple[Path | None, list[str | Path]]:

@@ -8,6 +8,7 @@ from jax import tree
 from holdfast import markup
 from holdfast.engine.experiment import Experiment
 from holdfast.metrics import find
+from holdfast.metrics.figures import digits_of_megabytes
 from holdfast.record.history import BOOKKEEPING, History
 from holdfast.record.state import RunState
 
@@ -26,7 +27,8 @@ def run_as_html(experiment: Experiment, state: RunState) -> str:
         sum(record.get(name, 0) for record in history)
         for name in ("bytes_down", "bytes_up", "seconds")
     )
-    cost = f"{down / 1e6:.1f} MB down, {up / 1e6:.1f} MB up, {seconds:.1f} s"
+    digits = digits_of_megabytes(max(down, up) / 1e6)
+    cost = f"{down / 1e6:.{digits}f} MB down, {up / 1e6:.{digits}f} MB up, {seconds:.1f} s"
     left_out = sum(record.get("left_out", 0) for record in history)
     if left_out:
         cost += f"; {left_out} replies were not finite and left out"

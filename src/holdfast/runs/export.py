@@ -81,7 +81,7 @@ def _plain(value: Any) -> Any:
 
 def to_markdown(results: Results, baseline: str | None = None) -> str:
     """A table of pipes, as GitHub and most wikis draw it."""
-    head, lines = _cells(results, baseline)
+    head, lines = in_cells(results, baseline)
     escaped = [[cell.replace("\\", "\\\\").replace("|", "\\|") for cell in line] for line in lines]
     rule = ["---", *["---:"] * (len(head) - 1)]
     return "".join(f"| {' | '.join(line)} |\n" for line in [head, rule, *escaped])
@@ -110,7 +110,7 @@ def in_latex(text: str) -> str:
 
 def to_latex(results: Results, baseline: str | None = None) -> str:
     """A table for LaTeX's booktabs (`\\usepackage{booktabs}`), ends of the comparison below a line."""
-    head, lines = _cells(results, baseline)
+    head, lines = in_cells(results, baseline)
     contestants = sum(not m.is_reference for m in results.methods)
     rows = [" & ".join(map(in_latex, line)) + r" \\" for line in lines]
     rows = [re.sub(r"(\d)x\b", r"\1$\\times$", row) for row in rows]
@@ -131,7 +131,7 @@ def to_latex(results: Results, baseline: str | None = None) -> str:
     )
 
 
-def _cells(results: Results, baseline: str | None) -> tuple[list[str], list[list[str]]]:
+def in_cells(results: Results, baseline: str | None) -> tuple[list[str], list[list[str]]]:
     """The table as text: a head, and a line for each method, ends of the comparison last."""
     listed = list(columns(results, results.baseline(baseline)))
     order = sorted(range(len(results.methods)), key=lambda i: results.methods[i].is_reference)
