@@ -34,6 +34,7 @@ from holdfast.engine.populations import Population, join
 from holdfast.engine.protocol import Engine
 from holdfast.engine.server import Server
 from holdfast.engine.simulate import Run, pretrain, rounds, simulate
+from holdfast.engine.stopping import EarlyStopping
 from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError
 from holdfast.models import Model, Table
 from holdfast.record.checkpoint import Checkpoint
@@ -55,6 +56,7 @@ __all__ = [
     "CompiledEngine",
     "DebugEngine",
     "DebugError",
+    "EarlyStopping",
     "Engine",
     "Examples",
     "Experiment",

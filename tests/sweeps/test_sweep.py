@@ -217,6 +217,7 @@ def test_rows_on_disk_are_gone_on_with_too(swept, tmp_path):
         assert_same(run, other)
 
 
+@pytest.mark.filterwarnings("ignore:sweep. chosen by")
 def test_the_table(swept):
     found, _ = swept
     losses = np.array([[run.history["loss"] for run in runs] for runs in found.runs])
@@ -265,6 +266,7 @@ def made_up(name, directions=()):
     return hf.Sweep("fedprox", ({"rule.mu": 1}, {"rule.mu": 2}), (0,), runs)
 
 
+@pytest.mark.filterwarnings("ignore:sweep. chosen by")
 @pytest.mark.parametrize(("name", "directions"), [("error", ()), ("oddity", {"oddity": False})])
 def test_the_best_point_by_what_is_better_low(name, directions):
     found = made_up(name, directions)
@@ -285,6 +287,7 @@ def test_a_table_needs_no_direction_but_the_best_point_does():
         found.best("oddity")
 
 
+@pytest.mark.filterwarnings("ignore:sweep. chosen by")
 def test_a_point_that_diverges_does_not_stop_the_others():
     found = sweep(over={"local.learning_rate": [1e38, 0.1]}, rounds=2)
     failed, fine = found
@@ -311,3 +314,34 @@ def test_folders_have_names_that_file_systems_take():
     assert len(naming.folder_name(long)) < 200
     assert naming.folder_name(long) != naming.folder_name(long + "1")
     assert naming.folder_name("a/b: c=1") == "a-b-c=1"
+
+
+def test_points_are_chosen_by_what_is_set_apart():
+    clients, apart = hf.data.set_apart(tiny_clients(), share=0.3)
+    test = tiny_clients(seed=9, sizes=(40,), clients=1)[0]
+    both = [hf.evaluate.on(test), hf.evaluate.on(apart.pooled()[0], name="validation")]
+    found = hf.sweep(
+        hf.algorithms.fedavg(),
+        hf.models.softmax_regression(3),
+        clients,
+        hf.Local(0.1, steps=5),
+        rounds=6,
+        over={"local.learning_rate": [0.01, 3.0]},
+        evaluate=both,
+        stop=hf.EarlyStopping("validation_loss", patience=2),
+    )
+    assert found.table().metric == "validation_accuracy"
+    finals = [found.table("validation_loss")[i].final.mean for i in range(2)]
+    assert found.best("validation_loss") == found.points[int(np.argmin(finals))]
+    with pytest.warns(hf.HoldfastWarning, match="chosen by `loss`; if that is of test examples"):
+        found.best("loss")
+    for runs in found.runs:
+        (run,) = runs
+        settings = {"evaluate": both, "stop": hf.EarlyStopping("validation_loss", patience=2)}
+        alone = hf.simulate(
+            run.algorithm, hf.models.softmax_regression(3), clients, run.local, 6, **settings
+        )
+        assert run.best_round == alone.best_round
+        assert same_bits(run.params, alone.params)
+        kept = alone.history["validation_loss"][alone.best_round - 1]
+        assert run._measured("validation_loss")[-1] == kept

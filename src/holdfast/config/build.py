@@ -23,6 +23,7 @@ from holdfast.config.making import (
 from holdfast.config.schema import FileSchema
 from holdfast.config.server import AtServer, at_server, learns_at_server, pretrains
 from holdfast.config.theory import asks_theory, by_theory
+from holdfast.config.validation import early_stopping
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.local import Local
 from holdfast.data import Clients, Dataset, share
@@ -34,6 +35,7 @@ from holdfast.engine.objective import adapts_by, averages_over
 from holdfast.engine.role import role
 from holdfast.engine.server import Server
 from holdfast.engine.setup import checked
+from holdfast.engine.stopping import EarlyStopping
 from holdfast.errors import About, HoldfastError
 from holdfast.evaluate.evaluators import Personal
 from holdfast.evaluate.protocol import declared_by
@@ -96,6 +98,7 @@ class Study:
     cohort: Any
     evaluators: tuple[Any, ...]
     metrics: tuple[Metric, ...]  # of whole test sets
+    stop: EarlyStopping | None
     select: bool
     checkpoint_every: int
     checkpoint_keep: int
@@ -205,6 +208,7 @@ class Study:
             select=self.select,
             engine=self.engine,
             storage=self.storage,
+            stop=self.stop,
         )
         return by_theory(made, method.swept.table, pretrained)
 
@@ -277,6 +281,7 @@ def _of_one_draw(file: ExperimentFile, pretrained: bool) -> Study:
             file, given.evaluate, trained, [m.algorithm for m in methods]
         ),
         metrics=evaluation.set_metrics(file, given.evaluate),
+        stop=None,
         select=given.select,
         checkpoint_every=given.checkpoint.every,
         checkpoint_keep=given.checkpoint.keep,
@@ -304,7 +309,14 @@ def _of_one_draw(file: ExperimentFile, pretrained: bool) -> Study:
             greater_is_better(metric, made.directions)
         with located(file, ()):
             check_target(metric, made.target, made.directions)
-    return dataclasses.replace(made, metric=metric)
+    names = evaluation.columns(measured, made.evaluators)
+    stop = early_stopping(file, given.evaluate, metric, names, bool(trained.validation))
+    made = dataclasses.replace(made, metric=metric, stop=stop)
+    if stop is not None:
+        # Now that it is known by what is chosen, once more with it.
+        made._made.clear()
+        _try_out(made, pretrained)
+    return made
 
 
 def _check_due(file: ExperimentFile, given: FileSchema) -> None:
@@ -481,6 +493,9 @@ def _location(method: Method, about: About) -> KeyPath:
         return (*method.at, *about[1:])
     if len(about) > 1 and _has(own, about):
         return (*method.at, *about)
+    if about[:1] == ("stop",):
+        section = values.get("evaluate", {})
+        return "evaluate", next((k for k in ("choose_by", "keep") if k in section), "patience")
     if about[:2] == ("server", "local") and "local" not in values.get("server", {}):
         about = about[1:]  # the server trains as clients do
     return about if about and about[0] in values else method.at

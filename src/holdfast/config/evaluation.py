@@ -17,6 +17,7 @@ from holdfast.config.population import load_dataset
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.data import Clients
+from holdfast.data.grouped import group
 from holdfast.data.held_out import matched_test
 from holdfast.engine.role import deploys_its_own
 from holdfast.errors import HoldfastError, did_you_mean
@@ -39,7 +40,12 @@ class EvaluationSets:
         self.own: dict[str, Any] = {}
         for number, given in enumerate(section.test):
             at: KeyPath = ("evaluate", "test", number)
-            if not re.fullmatch(r"\w+", given.name) or given.name in ("test", "train", *self.own):
+            if not re.fullmatch(r"\w+", given.name) or given.name in (
+                "test",
+                "train",
+                "validation",
+                *self.own,
+            ):
                 raise file.error(
                     (*at, "name"),
                     f'`name` is "{given.name}" in [[evaluate.test]]; give each a word of its own, '
@@ -61,6 +67,9 @@ class EvaluationSets:
             return tree.map(lambda a: np.asarray(a)[clients.order], clients.examples)
         if name in self.own:
             return self.own[name]
+        if name == "validation" and self._trained.validation:
+            parts = [found.examples for found in self._trained.validation]
+            return parts[0] if clients.populations is None else group(parts, [{} for _ in parts])
         known = did_you_mean(name, ["test", "train", *self.own])
         raise self._file.error((*at, "on"), f"no test set is called `{name}`; {known}")
 
@@ -78,6 +87,8 @@ class EvaluationSets:
             return self._trained.tests
         if name == "train":
             return clients
+        if name == "validation" and self._trained.validations is not None:
+            return self._trained.validations
         if clients.populations is not None:
             raise self._file.error(
                 (*at, "on"),
@@ -96,7 +107,8 @@ def evaluators(
     every, sets = section.every, EvaluationSets(file, section, trained)
     metrics = set_metrics(file, section)
     clients, model = trained.clients, trained.model
-    names = ["test", *(["train"] if section.train else []), *sets.own]
+    extra = [*(["validation"] if trained.validation else []), *(["train"] if section.train else [])]
+    names = ["test", *extra, *sets.own]
     chosen: list[Any] = []
     for name in names:
         chosen.append(sets.measured(evaluate.on, name, every, metrics))
@@ -109,6 +121,9 @@ def evaluators(
             chosen.append(sets.measured(evaluate.active_average, name, every, metrics))
     if is_personal(section, algorithms, trained):
         chosen.append(evaluate.personal(trained.tests, every, metrics=metrics))
+        if trained.validations is not None:
+            own = trained.validations
+            chosen.append(evaluate.personal(own, every, name="validation", metrics=metrics))
     for number, table in enumerate(section.also):
         at: KeyPath = ("evaluate", "also", number)
         made = _named(file, at, table, every, sets, clients)
@@ -185,13 +200,19 @@ def _check(
         evaluator.check(model, shapes, len(clients))
 
 
+def columns(measured: list[str], evaluators: Sequence[Any]) -> list[str]:
+    """All that is written, of evaluators that say so beforehand."""
+    saying = [e for e in evaluators if hasattr(e, "columns")]
+    return [name for e in saying for name in e.columns(measured)]
+
+
 def metric(
     file: ExperimentFile, asked: str | None, measured: list[str], evaluators: Sequence[Any]
 ) -> str:
     """What methods are compared by: what the file says, or accuracy or loss of what they deploy."""
     # An evaluator of somebody's own need not say beforehand what it writes.
     silent = [e for e in evaluators if not hasattr(e, "columns")]
-    names = [c for e in evaluators if e not in silent for c in e.columns(measured)]
+    names = columns(measured, evaluators)
     if asked is None:
         return "accuracy" if "accuracy" in names else "loss"
     if asked not in names and not silent:

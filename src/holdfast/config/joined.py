@@ -12,6 +12,7 @@ from holdfast.config.file import ExperimentFile, KeyPath
 from holdfast.config.making import located, make, make_local, named, over
 from holdfast.config.population import load_dataset, make_model, population
 from holdfast.config.schema import FileSchema
+from holdfast.config.validation import Validation
 from holdfast.core.local import Local
 from holdfast.data import Clients, Dataset
 from holdfast.data.grouped import OfPopulation, group
@@ -33,6 +34,10 @@ class Federation:
     model: Model
     cohort: Any
     server_data: Any
+    # What rounds and hyper-parameters are chosen by, of every population; empty where nothing is set apart.
+    validation: tuple[Validation, ...] = ()
+    # Every client's own of these.
+    validations: Clients | None = None
     # Keys of [local] that populations have of their own, and where they stand; none if all train alike.
     own_local: tuple[tuple[dict[str, Any], KeyPath], ...] = ()
 
@@ -71,6 +76,8 @@ class Federation:
         parts = [dataset.test for dataset in self.datasets]
         if name == "train":
             parts = self._training_examples()
+        if name == "validation":
+            parts = [found.examples for found in self.validation]
         made = evaluate.populations(self.clients, parts, of, every, prefix, metrics)
         shapes = jax.eval_shape(self.model.init, jax.random.key(0), self.clients.examples)
         measured = tuple(
@@ -113,18 +120,22 @@ def federation(file: ExperimentFile, sections: FileSchema) -> Federation:
             ("server", "population"), "there is no [[population]]; leave out `population`."
         )
     dataset = load_dataset(file, ("data",), sections.data)
-    data, clients, tests = population(file, sections, dataset)
+    data, clients, tests, validation = population(file, sections, dataset)
     model = make_model(file, sections.model, dataset)
     cohort = make(file, ("cohort",), "cohort", sections.cohort)
-    return Federation((dataset,), clients, tests, model, cohort, data)
+    known = () if validation is None else (validation,)
+    own = None if validation is None or not validation.clients.sizes.any() else validation.clients
+    return Federation((dataset,), clients, tests, model, cohort, data, known, own)
 
 
 def _joined(file: ExperimentFile, sections: FileSchema) -> Federation:
     names = [table.name or str(i) for i, table in enumerate(sections.population)]
     with_server = _server_population(file, sections, names)
     parts, datasets, tests, server_data = [], [], [], None
+    validations: list[Validation | None] = []
     for i in range(len(names)):
-        dataset, part, own_tests, data = _population(file, sections, i, with_server == i)
+        dataset, part, own_tests, data, apart = _population(file, sections, i, with_server == i)
+        validations.append(apart)
         parts.append(part)
         datasets.append(dataset)
         tests.append(own_tests)
@@ -137,6 +148,15 @@ def _joined(file: ExperimentFile, sections: FileSchema) -> Federation:
         server_data = OfPopulation(server_data, with_server)
     given = [table.local for table in sections.population]
     own = tuple((keys or {}, ("population", i, "local")) for i, keys in enumerate(given))
+    known = tuple(found for found in validations if found is not None)
+    if known and len(known) < len(names):
+        lacking = names[validations.index(None)]
+        raise file.error(
+            ("population", validations.index(None)),
+            f"population `{lacking}` has no examples to choose by, and others have; give all of them some.",
+        )
+    each = [found.clients for found in known]
+    measurable = bool(known) and all(part.sizes.any() for part in each)
     return Federation(
         tuple(datasets),
         joined.clients,
@@ -144,13 +164,15 @@ def _joined(file: ExperimentFile, sections: FileSchema) -> Federation:
         joined.model,
         joined.cohort,
         server_data,
+        known,
+        joined.tests(each) if measurable else None,
         own if any(keys is not None for keys in given) else (),
     )
 
 
 def _population(
     file: ExperimentFile, sections: FileSchema, i: int, serves: bool
-) -> tuple[Dataset, Population, Clients, Any]:
+) -> tuple[Dataset, Population, Clients, Any, Validation | None]:
     """One population: what its table has, and of the file's own sections what it has not."""
     table: Any = sections.population[i]
 
@@ -168,7 +190,7 @@ def _population(
         )
     server = sections.server if serves else None
     taken = sections.model_copy(update={"partition": wanted("partition"), "server": server})
-    data, clients, tests = population(file, taken, dataset, where("partition"))
+    data, clients, tests, validation = population(file, taken, dataset, where("partition"))
     model = make_model(file, wanted("model"), dataset, where("model"))
     cohort = make(file, where("cohort"), "cohort", wanted("cohort"))
     able = np.flatnonzero(clients.sizes > 0)
@@ -179,7 +201,7 @@ def _population(
             model.check(clients.examples)
     with located(file, ("population", i)):
         part = Population(clients, model, cohort, table.weight, table.name or str(i))
-    return dataset, part, tests, data
+    return dataset, part, tests, data, validation
 
 
 def _server_population(file: ExperimentFile, sections: FileSchema, names: list[str]) -> int | None:

@@ -11,6 +11,7 @@ from holdfast.config import catalogue, schema
 from holdfast.config.file import ExperimentFile, KeyPath
 from holdfast.config.making import located, make
 from holdfast.config.schema import FileSchema
+from holdfast.config.validation import Validation, apart
 from holdfast.data import Clients, Dataset, Examples, balance, collect
 from holdfast.data.held_out import matched_test
 from holdfast.data.partition.natural import natural
@@ -156,8 +157,9 @@ def population(
     sections: FileSchema,
     dataset: Dataset,
     partition: KeyPath = ("partition",),
-) -> tuple[Any, Clients, Clients]:
-    """What the server has, the clients, and test examples for each of them."""
+) -> tuple[Any, Clients, Clients, Validation | None]:
+    """What the server has, the clients, test examples for each of them, and what is set apart for
+    choosing."""
     section: Any = sections.server
     source: Any = None
     n = len(dataset.train.y)
@@ -178,13 +180,15 @@ def population(
         elif section.loss is not None:
             source = make(file, ("server", "loss"), "loss", section.loss)
     clients, tests = _split(file, sections.partition, dataset, partition)
+    # Before clients send the server some: it must not train on them either.
+    clients, validation = apart(file, sections.evaluate.validation, dataset, clients)
     if section is not None and section.clients is not None:
         with located(file, ("server",)):
             source = collect(clients, section.clients, section.each, section.seed)
     if section is not None and section.balance:
         with located(file, ("server", "balance")):
             source = balance(source, section.seed)
-    return source, clients, tests
+    return source, clients, tests, validation
 
 
 def _split(

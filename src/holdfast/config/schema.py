@@ -176,6 +176,12 @@ class Evaluate(BaseModel):
     active: StrictBool = False  # the average of the models of the round's clients
     personal: StrictBool | None = None  # every client's own model on test data like its own
     adapt: Adapt | None = None  # clients' own models are taken after local steps, of every method
+    validation: Share | None = None  # of every client's training examples, to choose by
+    patience: Count | None = None  # evaluations without a better validation metric that end a run
+    keep: Literal["best", "last"] | None = None  # the round that a run's results are of
+    choose_by: StrictStr | None = (
+        None  # the validation metric; that of what is compared unless given
+    )
     metrics: list[Table] = []  # metrics of the whole test set, by name or as file.py:function
     test: list[NamedTestSet] = []
     also: list[Table] = []  # any evaluator by its name

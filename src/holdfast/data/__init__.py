@@ -34,6 +34,7 @@ from holdfast.data.synthetic import (
 )
 from holdfast.data.tables import from_table, table
 from holdfast.data.text import text
+from holdfast.data.validation import set_apart
 from holdfast.errors import HoldfastError
 
 __all__ = [
@@ -67,6 +68,7 @@ __all__ = [
     "partition",
     "quadratics",
     "rendered_characters",
+    "set_apart",
     "shakespeare",
     "share",
     "sine",

@@ -11,6 +11,7 @@ from holdfast.core.local import Local
 from holdfast.data.clients import Clients
 from holdfast.engine.protocol import Engine
 from holdfast.engine.server import Server
+from holdfast.engine.stopping import EarlyStopping
 from holdfast.errors import HoldfastError, UnknownArgumentError, did_you_mean, explain_constructor
 from holdfast.evaluate.protocol import Evaluator
 from holdfast.models.model import Model
@@ -39,6 +40,8 @@ class Experiment:
         storage: how much memory client states and examples may take, and where they go beyond it.
         first_round: another method for the first round alone; `algorithm` goes on from its model, with
             states of its own. FLIX starts at the mean of local optima so: `hf.flix.by_theory`.
+        stop: when the run ends early and which round is kept: `hf.EarlyStopping("validation_accuracy",
+            patience=10)`.
 
     Example:
         >>> import dataclasses
@@ -72,6 +75,7 @@ class Experiment:
     select: bool = False
     storage: Storage | None = None
     first_round: Algorithm | None = None
+    stop: EarlyStopping | None = None
 
     def __repr__(self) -> str:
         name = getattr(self.algorithm, "name", "?")
@@ -90,6 +94,7 @@ class Settings(TypedDict, total=False):
     select: bool
     storage: Storage | None
     first_round: Algorithm | None
+    stop: EarlyStopping | None
 
 
 def described(

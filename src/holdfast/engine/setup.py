@@ -28,6 +28,7 @@ from holdfast.engine.protocol import Engine
 from holdfast.engine.select import Selection
 from holdfast.engine.server import Server
 from holdfast.engine.slips import meant
+from holdfast.engine.stopping import EarlyStopping
 from holdfast.errors import HoldfastError, brief, expect
 from holdfast.evaluate.protocol import Evaluator, declared_by
 from holdfast.metrics.metric import Directions
@@ -63,6 +64,8 @@ class Setup:
         """What makes this run this run, in words."""
         given = self.experiment
         opened = {} if given.first_round is None else {"first round": describe(given.first_round)}
+        if given.stop is not None:
+            opened["early stopping"] = describe(given.stop)
         return (
             opened
             | {
@@ -170,9 +173,15 @@ def _checked(given: Experiment) -> Setup:
     )
     now.check_wire(begun.payload, len(clients), everyone)
     _check_populations(algorithm, clients, everyone)
+    if given.stop is not None:
+        declared = declared_by(given.model, evaluators)
+        given.stop.check(given.model, params, given.clients.examples, evaluators, declared)
+        given.stop.check_room(begun.client, len(clients), storage)
     opening = None
     if given.first_round is not None:
-        opening = dataclasses.replace(given, algorithm=given.first_round, first_round=None)
+        opening = dataclasses.replace(
+            given, algorithm=given.first_round, first_round=None, stop=None
+        )
         checked(opening)
     return Setup(
         experiment=given,
@@ -353,6 +362,9 @@ def _check_types(given: Experiment) -> None:
         )
     if given.server is not None:
         expect("simulate", "server", given.server, Server, "hf.Server(data, hf.Local(0.1))")
+    if given.stop is not None:
+        example = 'hf.EarlyStopping("validation_accuracy", patience=10)'
+        expect("simulate", "stop", given.stop, EarlyStopping, example)
     if given.storage is not None:
         expect("simulate", "storage", given.storage, Storage, 'hf.Storage(memory="8 GB")')
     _check_protocols(given)

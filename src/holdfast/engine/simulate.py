@@ -1,6 +1,7 @@
 """Running rounds: `rounds` yields the state after each, `simulate` runs a number of them."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Generator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -23,6 +24,7 @@ from holdfast.engine.look import run_as_html
 from holdfast.engine.saving import Saving
 from holdfast.engine.server import Server
 from holdfast.engine.simulation import Simulation
+from holdfast.engine.stopping import deployed
 from holdfast.errors import HoldfastError, expect, explain_arguments, whole_number
 from holdfast.evaluate.protocol import EvaluationView
 from holdfast.models.model import Model
@@ -105,10 +107,28 @@ class Run:
         """One record per round: what was evaluated, bytes, clients, left out, seconds."""
         return self.state.history
 
+    @functools.cached_property
+    def deployed(self) -> RunState:
+        """What is used in the end: the state of the best round, if early stopping keeps it, or the last."""
+        return deployed(self.state)
+
+    @property
+    def best_round(self) -> int | None:
+        """The best round by the metric of early stopping; None without, or before it was measured."""
+        stop = self.experiment.stop
+        best = None if stop is None else stop.best(self.history, self.history.directions)
+        return None if best is None else best[0]
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the run ended early; None if it did not."""
+        stop = self.experiment.stop
+        return None if stop is None else stop.why(self.history, self.history.directions)
+
     @property
     def params(self) -> Tree:
-        """The server's model."""
-        return self.state.params
+        """The server's model; of the best round, if early stopping keeps it."""
+        return self.deployed.params
 
     @property
     def ledger(self) -> Ledger:
@@ -117,13 +137,13 @@ class Run:
 
     @property
     def client_states(self) -> ClientStates:
-        """What each client remembers."""
-        return self.state.client_states
+        """What each client remembers; of the best round, if early stopping keeps it."""
+        return self.deployed.client_states
 
     @property
     def rows(self) -> ClientStates:
         """The former name of `client_states`."""
-        return self.state.client_states
+        return self.client_states
 
     @property
     def participation(self) -> np.ndarray:
@@ -149,12 +169,12 @@ class Run:
         which: int | None = None,
     ) -> Memory:
         """What a rule or a wire remembers after the last round; see `hf.RunState.memory`."""
-        return self.state.memory(kind, clients, which)
+        return self.deployed.memory(kind, clients, which)
 
     @property
     def view(self) -> EvaluationView:
-        """What evaluators look at, after the last round."""
-        return self.simulation.view(self.state)
+        """What evaluators look at, after the last round; the best, if early stopping keeps it."""
+        return self.simulation.view(self.deployed)
 
     def personal(self, client: int | str) -> Tree:
         """The model one client, by number or name, would use: what the method deploys there, after local
@@ -198,7 +218,7 @@ class Run:
             >>> saved.clients, saved.for_client("b").predict(np.array([[10.0]])).round(2).tolist()
             (('a', 'b'), [20.0])
         """
-        saving = Saving(self.simulation, self.state, data=data)
+        saving = Saving(self.simulation, self.deployed, data=data)
         if client is not None:
             return file.write(Path(path), *saving.client(client))
         return file.write(Path(path), *(saving.everybody() if saving.personal else saving.server()))
@@ -242,8 +262,8 @@ def simulate(
         progress: a progress bar; unless given, only where someone is looking.
         on_round: called with the state after every round.
         until: called with the state after every round too; the run ends where it says True.
-        settings: `cohort`, `evaluate`, `seed`, `params`, `engine`, `server`, `select`, `storage` and
-            `first_round` of `hf.Experiment`.
+        settings: `cohort`, `evaluate`, `seed`, `params`, `engine`, `server`, `select`, `storage`,
+            `first_round` and `stop` of `hf.Experiment`.
     """
     own = ("rounds", "start", "checkpoint", "progress", "on_round", "until")
     # `simulate(experiment, 10)`: the second argument is not a model then.
@@ -295,11 +315,17 @@ def _carried_out(
     if store and start is None:
         state = store.load(state, identity) or state
     saved = state.round
+    stop = simulation.experiment.stop
+
+    def over(state: RunState) -> bool:
+        """Whether it ends here, by what it has measured: so a run that is gone on with knows it too."""
+        return stop is not None and stop.why(state.history, state.history.directions) is not None
+
     stream = _advance_for_ever(simulation, state)
     try:
-        while state.round < rounds:
+        while state.round < rounds and not over(state):
             state = next(stream)
-            done = state.round == rounds or (until is not None and until(state))
+            done = state.round == rounds or (until is not None and until(state)) or over(state)
             if store and (state.round % store.every == 0 or done):
                 store.save(state, identity)
                 saved = state.round

@@ -26,6 +26,7 @@ from holdfast.engine.plan import RoundPlan, RoundPlanner, draw
 from holdfast.engine.prepare import Preparer
 from holdfast.engine.server import ServerPlanner
 from holdfast.engine.setup import checked, shown
+from holdfast.engine.stopping import kept_best, noted
 from holdfast.engine.traffic import Traffic
 from holdfast.errors import HoldfastError, RoundFailedError
 from holdfast.evaluate.evaluators import Personal
@@ -116,7 +117,10 @@ class Simulation:
                     about=("start",),
                 )
         kept = start.client_states.kept_by(self.setup.storage)
-        return dataclasses.replace(start, client_states=kept, algorithm=self.setup.algorithm)
+        stop = self.experiment.stop
+        best = None if stop is None else kept_best(stop, start)
+        algorithm = self.setup.algorithm
+        return dataclasses.replace(start, client_states=kept, algorithm=algorithm, best=best)
 
     def inputs(self, state: RunState, plan: RoundPlan, now: Algorithm | None = None) -> RoundInputs:
         """What the next round is a function of; `now` is the algorithm with that round's numbers."""
@@ -154,7 +158,7 @@ class Simulation:
     def advance(self, state: RunState) -> RunState:
         """The state after one more round."""
         if self.opening is not None and state.round == 0:
-            return self._open(self.opening, state)
+            return noted(self.experiment.stop, self._open(self.opening, state))
         began, t = time.perf_counter(), state.round
         plan, now = self.planner(t), hyper.at_round(self.setup.algorithm, t)
         if hyper.scheduled(self.setup.algorithm):
@@ -194,7 +198,8 @@ class Simulation:
             "seconds": seconds,
             "compile_seconds": compiling.seconds,
         }
-        return dataclasses.replace(state, history=state.history.record(record))
+        state = dataclasses.replace(state, history=state.history.record(record))
+        return noted(self.experiment.stop, state)
 
     def view(self, state: RunState) -> EvaluationView:
         """What evaluators look at."""

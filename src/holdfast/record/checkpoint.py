@@ -30,7 +30,7 @@ from holdfast.record import journal
 from holdfast.record.files import write_whole
 from holdfast.record.identity import first_difference
 from holdfast.record.journal import Extent, Journal, JournalError
-from holdfast.record.state import RunState
+from holdfast.record.state import Kept, RunState
 from holdfast.record.versions import differences, versions
 from holdfast.trees import Tree
 
@@ -117,7 +117,12 @@ class Checkpoint:
                 "journal": json.dumps(self._journal.extend(state)),
                 "versions": json.dumps(versions()),
             }
-            content = to_bytes((state.params, state.server, stacked), about)
+            best: Any = ()
+            if state.best is not None:
+                kept = state.best
+                best = kept.params, kept.server, kept.stacked
+                about["best"] = json.dumps([kept.round, kept.touched.tolist()])
+            content = to_bytes((state.params, state.server, stacked, best), about)
             write_whole(path, content, hashlib.sha256(content).digest())
             for old in self.files()[: -self.keep]:
                 old.unlink()
@@ -251,8 +256,11 @@ def _restore(path: Path, fresh: RunState, identity: dict[str, str]) -> tuple[Run
     extent = Extent(*json.loads(about["journal"]))
     history, ledger = journal.read(path.parent, extent, fresh)
     touched = json.loads(about["touched"])
-    like = (fresh.params, fresh.server, fresh.client_states.first if touched else ())
-    params, server, stacked = from_bytes(content, like)
+    first = fresh.client_states.first
+    like = (fresh.params, fresh.server, first if touched else ())
+    kept = json.loads(about.get("best", "null"))
+    also = () if kept is None else (fresh.params, fresh.server, first if kept[1] else ())
+    params, server, stacked, best = from_bytes(content, (*like, also))
     states = fresh.client_states
     database = json.loads(about["database"])
     if database is not None:
@@ -267,8 +275,17 @@ def _restore(path: Path, fresh: RunState, identity: dict[str, str]) -> tuple[Run
         ledger=ledger,
         history=history,
         algorithm=fresh.algorithm,
+        best=_kept(kept, best),
     )
     return found, extent
+
+
+def _kept(about: list[Any] | None, arrays: Any) -> Kept | None:
+    """The best round, as a save has it."""
+    if about is None:
+        return None
+    params, server, stacked = arrays
+    return Kept(about[0], params, server, np.array(about[1], np.int64), stacked)
 
 
 def _open_states(path: Path, database: dict[str, Any], like: ClientStates) -> ClientStates:

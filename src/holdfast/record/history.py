@@ -67,6 +67,11 @@ class History:
         log = cast(Log[Record], self.records)
         return History(log.with_one_more(one_more), self.directions)
 
+    def until(self, last: int) -> "History":
+        """The same up to and with a round."""
+        kept = [record for record in self.records if record["round"] <= last]
+        return History(kept, self.directions)
+
     @property
     def rows(self) -> Sequence[Record]:
         """The records, by their former name."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -18,6 +19,16 @@ from holdfast.record.ledger import Ledger
 from holdfast.trees import Tree
 
 
+class Kept(NamedTuple):
+    """What is kept of the best round so far: its models, and states of the clients that had one."""
+
+    round: int
+    params: Tree
+    server: ServerState
+    touched: np.ndarray  # numbers of these clients
+    stacked: Tree  # their states, along a leading axis
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class RunState:
     """A value: keep it, change a copy with `dataclasses.replace`, go on from any of them."""
@@ -29,6 +40,7 @@ class RunState:
     ledger: Ledger
     history: History
     algorithm: Algorithm  # that the states are of
+    best: Kept | None = None  # by early stopping, if it keeps the best round
 
     def __repr__(self) -> str:
         return f"RunState(round {self.round}, {self.client_states}, {self.ledger})"

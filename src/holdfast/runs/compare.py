@@ -201,8 +201,33 @@ def notes(results: Results, against: MethodResult) -> Iterator[str]:
     if ends and len(ends) < len(results.methods):
         yield f"{', '.join(ends)}: ends of the comparison, which win and save nothing."
     yield from _adapting(results)
+    yield from _choosing(results)
     if any(m.rise_time(results.metric, results.window).reached for m in results.methods):
         yield "Rise: rounds to 90 % of the method's own final value."
+
+
+def _choosing(results: Results) -> Iterator[str]:
+    """Which rounds were kept and why runs ended; and whether points of a sweep are told by test examples."""
+    for method in results.methods:
+        if not any(method.best_rounds):
+            continue
+        rounds = [str(t) for t in method.best_rounds if t is not None]
+        of = f"round{'s' * (len(rounds) > 1)} {', '.join(rounds)}"
+        kept = "kept" if any(method.kept_rounds) else "best"
+        ended = sum(why is not None for why in method.stopped)
+        early = f"; {ended} of {len(method.stopped)} runs ended early" if ended else ""
+        yield f"{method.label}: {of} {kept}, by {method.chosen_by}{early}."
+    known = any(
+        name.startswith("validation_")
+        for method in results.methods
+        for history in method.histories
+        for name in history.columns
+    )
+    if any(method.swept for method in results.methods) and not known:
+        yield (
+            f"Points of the sweep are told apart by {results.metric} of the test examples, which say too "
+            f"much of the best one; validation = 0.1 in [evaluate] sets others apart to choose by."
+        )
 
 
 def _adapting(results: Results) -> Iterator[str]:

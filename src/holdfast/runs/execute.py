@@ -207,8 +207,10 @@ def _execute(study: Study, folder: RunFolder, progress: Progress, sinks: tuple[S
         history = run.history
         times = history["seconds"].sum(), history["compile_seconds"].sum()
         spent = f"{times[0]:.1f} s, and {times[1]:.1f} s to compile"
-        folder.log(f"{what}: round {run.state.round}, {_last(run.state, study.metric)}, {spent}")
-        progress.end(_last(run.state, study.metric))
+        kept = run.deployed
+        best = f", of round {kept.round} ({run.stopped or 'the best'})" * (kept is not run.state)
+        folder.log(f"{what}: round {run.state.round}, {_last(kept, study.metric)}{best}, {spent}")
+        progress.end(_last(kept, study.metric) + best)
     return failures
 
 
@@ -244,7 +246,7 @@ def _run(
         on_round=on_round,
     )
     data = study.datasets[0] if len(study.datasets) == 1 else None
-    saving = Saving(run.simulation, run.state, method.label, data, study.table)
+    saving = Saving(run.simulation, run.deployed, method.label, data, study.table)
     told = partial(_tell, folder, progress, f"{method.label}, seed {seed}")
     write_results(run, files, study.clients, study.tests, study.metrics, saving, told)
     return run
@@ -267,8 +269,25 @@ def write_results(
     measured, predictions = (
         ({}, None) if tests is None else _at_clients(run, clients, tests, metrics)
     )
-    server, personal = as_files(saving or Saving(run.simulation, run.state), told)
-    files.finish(server, measured, predictions, run.simulation.measure_start(), personal)
+    server, personal = as_files(saving or Saving(run.simulation, run.deployed), told)
+    start, chosen = run.simulation.measure_start(), _chosen(run)
+    files.finish(server, measured, predictions, start, personal, chosen)
+
+
+def _chosen(run: Run) -> dict[str, Any] | None:
+    """Which round was best and which is kept, and why the run ended; None without early stopping."""
+    stop = run.experiment.stop
+    if stop is None:
+        return None
+    best = stop.best(run.history, run.history.directions)
+    return {
+        "metric": stop.metric,
+        "best_round": None if best is None else best[0],
+        "value": None if best is None else best[1],
+        "kept_round": run.deployed.round,
+        "last_round": run.state.round,
+        "stopped": run.stopped,
+    }
 
 
 def _at_clients(

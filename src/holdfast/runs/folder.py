@@ -13,6 +13,8 @@ methods/fedavg/seed-0/  (with several splits of the data methods/fedavg/split-0/
                         a run is repeated)
     ledger.jsonl        one line per round: who took part, bits down and up; who was left out, if anyone
     start.json          what was measured of the model before the first round
+    chosen.json         with early stopping: the best round and by what, the round all results are of, and
+                        why the run ended
     clients.json        every client's own result at the end
     params.safetensors  the server's model, by the names of its parameters, and all that hf.load needs
     personal.safetensors
@@ -56,7 +58,7 @@ _TIMES = ("seconds", "compile_seconds")
 # What two runs of the same experiment have alike; seconds they have not.
 _RESULTS = ("history.jsonl", "ledger.jsonl", "clients.json", "params.safetensors")
 # What older runs have not; all others have checksums of it too.
-_LATER = ("predictions.safetensors", "personal.safetensors", "start.json")
+_LATER = ("predictions.safetensors", "personal.safetensors", "start.json", "chosen.json")
 _TIMING = ("timing.jsonl",)
 _BEGINNING = ("experiment.toml", "split.json", "methods.json")
 _OWN_SUM = "sha256"  # in environment.json, of all else in it
@@ -158,6 +160,7 @@ class SeedFolder:
         predicted: Predictions | None = None,
         start: dict[str, Any] | None = None,
         personal: bytes | None = None,
+        chosen: dict[str, Any] | None = None,
     ) -> None:
         """The results, models as they are saved; their checksums last.
 
@@ -172,6 +175,8 @@ class SeedFolder:
         self.personal_file.unlink(missing_ok=True)
         if personal is not None:
             write_whole(self.personal_file, personal)
+        if chosen is not None:
+            write_whole(self.path / "chosen.json", json.dumps(chosen))
         if start is not None:
             write_whole(self.path / "start.json", json.dumps(start, default=_plain))
         if predicted is not None:
@@ -201,6 +206,13 @@ class SeedFolder:
         older."""
         self._refuse_damaged("start.json")
         path = self.path / "start.json"
+        return read_json(path, self._remedy) if self.ended and path.exists() else {}
+
+    def chosen(self) -> dict[str, Any]:
+        """By early stopping: `best_round` by `metric` and its `value`, the `kept_round` that all results are
+        of, and why it `stopped`; empty without, or if the run has not ended."""
+        self._refuse_damaged("chosen.json")
+        path = self.path / "chosen.json"
         return read_json(path, self._remedy) if self.ended and path.exists() else {}
 
     def ledger(self) -> list[Entry]:

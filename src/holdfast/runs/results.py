@@ -41,6 +41,7 @@ class MethodResult:
     starts: tuple[
         dict[str, float], ...
     ] = ()  # what was measured before the first round, one per seed
+    choices: tuple[dict[str, Any], ...] = ()  # `SeedFolder.chosen` of each seed
 
     @property
     def name(self) -> str:
@@ -79,9 +80,40 @@ class MethodResult:
         """Whether greater is better, by the name of a metric, where a folder declares it."""
         return self.histories[0].directions
 
+    @property
+    def kept_rounds(self) -> tuple[int | None, ...]:
+        """The round that each seed's results are of, where early stopping kept another than the last."""
+        return tuple(
+            about["kept_round"] if about and about["kept_round"] < about["last_round"] else None
+            for about in self._chosen
+        )
+
+    @property
+    def best_rounds(self) -> tuple[int | None, ...]:
+        """The best round of each seed by the metric of early stopping; None without."""
+        return tuple(about.get("best_round") for about in self._chosen)
+
+    @property
+    def stopped(self) -> tuple[str | None, ...]:
+        """Why each seed ended early; None if it did not."""
+        return tuple(about.get("stopped") for about in self._chosen)
+
+    @property
+    def chosen_by(self) -> str | None:
+        """The metric of early stopping; None without."""
+        return next((about["metric"] for about in self._chosen if about), None)
+
+    @property
+    def _chosen(self) -> tuple[dict[str, Any], ...]:
+        """What early stopping said of each seed; empty for those it said nothing of."""
+        return self.choices or ({},) * len(self.histories)
+
     def last(self, metric: str, window: int = 1) -> Spread:
-        """The metric when it was last measured, or its mean over the last evaluations."""
-        known = [h.final(metric, window) if metric in h.columns else None for h in self.histories]
+        """The metric when it was last measured, or its mean over the last evaluations; of the round that is
+        kept, if that is another."""
+        pairs = zip(self.histories, self.kept_rounds, strict=True)
+        kept = [h if t is None else h.until(t) for h, t in pairs]
+        known = [h.final(metric, window) if metric in h.columns else None for h in kept]
         return Spread(tuple(known), splits=self.splits)
 
     def rounds_to(self, target: float, metric: str, window: int = 1) -> Spread:
@@ -300,6 +332,7 @@ def _method(
         complete=all(s.ended for s in seeds),
         failed=any((s.path / "failed.json").exists() for s in seeds),
         starts=tuple(s.start() for s in seeds),
+        choices=tuple(s.chosen() for s in seeds),
         files=tuple(seeds),
     )
 

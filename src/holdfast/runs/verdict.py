@@ -7,8 +7,6 @@ differences are taken row by row. What cannot be told apart is said not to be.
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from holdfast.metrics import find
 from holdfast.metrics.figures import number
 from holdfast.metrics.intervals import LEVEL, MANY, Interval
@@ -173,21 +171,11 @@ def _chosen(
     known = all(column in h.columns for m in methods for h in m.histories)
     about = find(column, results.directions)
     if known and about is not None:
-        finals = [_best_validation(m, column, about.greater_is_better) for m in methods]
+        finals = [m.last(column) for m in methods]
         top = best(finals, about.greater_is_better)
         if top is not None:
             return methods[top], True
     return methods[_best(methods, by)], False
-
-
-def _best_validation(method: MethodResult, column: str, greater: bool) -> Spread:
-    """At the round that was kept, if one was, else at the last."""
-    kept = [getattr(f, "best_round", None) for f in method.files]
-    if any(kept):
-        ends = [np.nanmax if greater else np.nanmin for _ in method.histories]
-        pairs = zip(ends, method.histories, strict=True)
-        return Spread(tuple(float(end(h[column].astype(float))) for end, h in pairs))
-    return method.last(column)
 
 
 def _sites(

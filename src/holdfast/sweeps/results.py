@@ -3,13 +3,14 @@
 import dataclasses
 import itertools
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast import markup
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.local import Local
-from holdfast.errors import HoldfastError, did_you_mean
+from holdfast.errors import HoldfastError, HoldfastWarning, did_you_mean
 from holdfast.metrics import Spread, find, greater_is_better
 from holdfast.metrics.figures import in_columns, in_figures
 from holdfast.metrics.metric import directions
@@ -36,14 +37,20 @@ class SweptRun:
     history: History
     ledger: Ledger | None
     failed: str | None = None  # why it ended early: no client returned finite numbers
+    best_round: int | None = None  # by early stopping
+    kept_round: int | None = (
+        None  # that `params` are of, if early stopping kept another than the last
+    )
 
     def __repr__(self) -> str:
         ended = f", failed: {self.failed}" if self.failed else ""
         return f"SweptRun({label(self.point)}, seed {self.seed}, round {len(self.history)}{ended})"
 
     def _measured(self, metric: str) -> list[float]:
-        """The finite values of a metric; none if the run failed, for it has no end to compare."""
-        values = [] if self.failed else [record.get(metric) for record in self.history]
+        """The finite values of a metric up to what was kept; none if the run failed, for it has no end to
+        compare."""
+        kept = self.history if self.kept_round is None else self.history.until(self.kept_round)
+        values = [] if self.failed else [record.get(metric) for record in kept]
         return [float(v) for v in values if v is not None and math.isfinite(v)]
 
     def _until(
@@ -171,7 +178,8 @@ class Sweep:
         """One row per point, with mean and deviation over seeds.
 
         Args:
-            metric: what is compared; accuracy unless given, or the first that was measured.
+            metric: what is compared; accuracy unless given, on validation examples where there are some
+                (columns that begin with `validation_`), or the first that was measured.
             target: count rounds and megabytes until the metric is there.
             window: it is there when the mean of so many evaluations is; 1, the first evaluation
                 there, unless given. `final` and `best` are of single evaluations.
@@ -191,7 +199,8 @@ class Sweep:
     ) -> Point:
         """The point with the best final metric, or with the fewest rounds to a target.
 
-        A point counts only if every seed got there.
+        A point counts only if every seed got there. Where the metric is of no validation examples, a
+        warning says so: what was chosen by test examples looks better on them than it is.
         """
         table = self.table(metric, target, window)
         if table.metric is None:
@@ -205,13 +214,24 @@ class Sweep:
                 f"sweep: no point reached {goal} with every seed; give a nearer target, more rounds "
                 f"or other values."
             )
+        if not table.metric.startswith("validation"):
+            warnings.warn(
+                f"sweep: chosen by `{table.metric}`; if that is of test examples, they say too much of the "
+                f"point chosen. Set examples apart by hf.data.set_apart, measure hf.evaluate.on(apart, "
+                f'name="validation"), and it is chosen by those.',
+                HoldfastWarning,
+                stacklevel=2,
+            )
         return dict(self.points[winner])
 
     def _metric(self, asked: str | None) -> str | None:
         columns = dict.fromkeys(name for run in self for name in run.history.columns)
         known = [name for name in columns if name not in BOOKKEEPING]
         if asked is None:
-            return "accuracy" if "accuracy" in known else next(iter(known), None)
+            # What is set apart for choosing is chosen by.
+            apart = [name for name in known if name.startswith("validation")]
+            usual = ("validation_accuracy",) if apart else ("accuracy",)
+            return next((n for n in usual if n in known), next(iter(apart or known), None))
         if asked not in known:
             raise HoldfastError(
                 f"sweep: nothing called `{asked}` was measured; {did_you_mean(asked, known)}"

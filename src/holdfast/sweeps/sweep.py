@@ -13,7 +13,7 @@ from holdfast.core.local import Local
 from holdfast.data.clients import Clients
 from holdfast.engine.experiment import Experiment, Settings, described
 from holdfast.engine.setup import checked
-from holdfast.engine.simulate import simulate
+from holdfast.engine.simulate import Run, simulate
 from holdfast.errors import HoldfastError, RoundFailedError, did_you_mean
 from holdfast.models.model import Model
 from holdfast.record.checkpoint import Checkpoint
@@ -61,20 +61,21 @@ def sweep(
         checkpoint: a folder; every point and seed has one of its own in it, and goes on from it.
         progress: a progress bar; unless given, only where someone is looking.
         on_round: called with state, point and seed after every round.
-        settings: `cohort`, `evaluate`, `params`, `engine`, `server`, `select` and `storage` of
+        settings: `cohort`, `evaluate`, `params`, `engine`, `server`, `select`, `storage` and `stop` of
             `hf.Experiment`.
 
     Example:
         >>> import holdfast as hf
         >>> train, test = hf.data.digits()
+        >>> clients, apart = hf.data.set_apart(hf.data.partition.iid(train, clients=4))
         >>> found = hf.sweep(
         ...     hf.algorithms.fedprox(mu=0.1),
         ...     hf.models.softmax_regression(classes=10),
-        ...     hf.data.partition.iid(train, clients=4),
+        ...     clients,
         ...     hf.Local(learning_rate=0.1, steps=2, batch_size=8),
         ...     rounds=2,
         ...     over={"rule.mu": [0.0, 0.1], "local.learning_rate": [0.01, 0.5]},
-        ...     evaluate=hf.evaluate.on(test),
+        ...     evaluate=hf.evaluate.on(apart.pooled()[0], name="validation"),
         ... )
         >>> len(found), found.best()["local.learning_rate"]
         (4, 0.5)
@@ -123,6 +124,7 @@ def _run(
     bar: Progress,
 ) -> SweptRun:
     last: RunState | None = None
+    run: Run | None = None
     failed = None
 
     def seen(state: RunState) -> None:
@@ -134,9 +136,8 @@ def _run(
 
     bar.begin(f"{label(point)}, seed {experiment.seed}")
     try:
-        last = simulate(
-            experiment, rounds=rounds, checkpoint=store, progress=False, on_round=seen
-        ).state
+        run = simulate(experiment, rounds=rounds, checkpoint=store, progress=False, on_round=seen)
+        last = run.state
     except RoundFailedError as error:
         failed = str(error)
     bar.end()
@@ -145,10 +146,12 @@ def _run(
         experiment.seed,
         experiment.algorithm,
         experiment.local,
-        params=None if last is None else last.params,
+        params=run.params if run is not None else None if last is None else last.params,
         history=History() if last is None else last.history,
         ledger=None if last is None else last.ledger,
         failed=failed,
+        best_round=None if run is None else run.best_round,
+        kept_round=None if run is None or run.deployed is run.state else run.deployed.round,
     )
 
 
