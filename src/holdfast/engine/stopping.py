@@ -48,7 +48,7 @@ class EarlyStopping:
         ...     hf.algorithms.fedavg(),
         ...     hf.models.logistic_regression(),
         ...     clients,
-        ...     hf.Local(learning_rate=5.0, steps=20),
+        ...     hf.Local(learning_rate=0.5, steps=5),
         ...     rounds=50,
         ...     evaluate=[
         ...         hf.evaluate.on(validation.pooled()[0], name="validation"),
@@ -57,7 +57,7 @@ class EarlyStopping:
         ...     stop=hf.EarlyStopping("validation_loss", patience=3),
         ... )
         >>> print(run.best_round, run.state.round, run.stopped)
-        1 4 no better validation_loss in 3 evaluations after round 1
+        4 7 no better validation_loss in 3 evaluations after round 4
     """
 
     metric: str
