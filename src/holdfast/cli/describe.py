@@ -34,8 +34,8 @@ def describe(study: "Study") -> None:
     add("methods", f"{names}; {study.rounds} rounds, {seeds} each")
     if study.splits:
         listed = ", ".join(map(str, study.splits))
-        redrawn = "clients and test rows" if study.tested_per_trained else "clients"
-        add("splits", f"{listed}: {redrawn} drawn anew for each; the first is shown")
+        redrawn = "with test rows of their own" if study.tested_per_trained else "same test rows"
+        add("splits", f"{listed}; {redrawn}; the first is shown")
     for steps in dict.fromkeys(m.adapt for m in study.methods if m.adapt):
         who = ", ".join(m.label for m in study.methods if m.adapt == steps)
         add("adapt", f"{who}: clients' own models after {steps} on their data")

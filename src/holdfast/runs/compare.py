@@ -94,7 +94,7 @@ def columns(results: Results, against: MethodResult) -> Iterator[Column]:
     total = [m.in_all("bytes_down", "bytes_up").per(1e6) for m in methods]
     if target is None:
         # The deviation is of no interest: it is how many rounds were run.
-        yield "MB", [f"{s.mean or 0:.{_digits(s)}f}" for s in total]
+        yield "MB", [f"{s.mean:.{_digits(s)}f}" if s.mean else "0" for s in total]
         yield final
         yield from _over_splits(results)
     else:

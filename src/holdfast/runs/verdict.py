@@ -18,6 +18,8 @@ from holdfast.runs.sites import names_of_clients
 
 # Below so many test rows a client's own figure says little.
 FEW_ROWS = 30
+# Of fewer splits the deviation itself is hardly known.
+ENOUGH_SPLITS = 5
 # So many clients are named; of more they are counted.
 _NAMED = 6
 
@@ -315,6 +317,8 @@ def _width(found: Verdict) -> Iterator[str]:
     if one is None:
         return
     if one.splits > 1:
+        if one.splits < ENOUGH_SPLITS:
+            yield f"{one.splits} splits alone make the interval wide; {ENOUGH_SPLITS} or more narrow it."
         return
     seeds = (
         " Only one seed was run: what other seeds change is not in it." if one.seeds == 1 else ""
@@ -322,7 +326,7 @@ def _width(found: Verdict) -> Iterator[str]:
     over = f"test rows{' and seeds' if one.seeds > 1 else ''}"
     yield (
         f"The interval is over {over} of one split of the data; other splits may differ by more "
-        f"([partition] repeats = 5).{seeds}"
+        f"([partition] repeats = {ENOUGH_SPLITS}).{seeds}"
     )
 
 
