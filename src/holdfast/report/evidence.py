@@ -151,7 +151,7 @@ def _classes(method: MethodResult, names: tuple[str, ...] | None) -> dict[str, A
 
 
 def _count(value: float) -> dict[str, Any]:
-    return {"text": f"{value:,.4g}" if value != int(value) else f"{int(value):,}", "value": value}
+    return {"text": f"{value:,.0f}" if value == int(value) else f"{value:,.1f}", "value": value}
 
 
 def _share(value: float) -> dict[str, Any]:
