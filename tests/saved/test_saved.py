@@ -345,3 +345,25 @@ def test_joined_populations_are_refused(tmp_path):
     x = tiny_clients().examples.x
     given = hf.load(path, model=MODEL)
     np.testing.assert_array_equal(given.outputs(x), MODEL.predict(run.params, hf.Examples(x, None)))
+
+
+def test_an_ensemble_is_saved_with_both_of_its_models(tmp_path):
+    clients = tiny_clients()
+    model = hf.models.softmax_regression(3, l2=0.1)
+    optima = hf.flix.local_optima(model, clients, hf.solvers.LBFGS(tolerance=1e-3))
+    both = hf.flix.ensemble(model, optima, [0.2, 0.4, 0.6, 0.8])
+    run = trained(hf.algorithms.fedavg(), both.model, both.attach(clients))
+    saved = hf.load(both.save(run, tmp_path / "ensemble.safetensors"))
+    x = clients.examples.x
+    server = model.predict(run.params, hf.Examples(x, None))
+    for i, alpha in enumerate(both.alpha):
+        own = model.predict(jax.tree.map(lambda a, i=i: a[i], optima.x), hf.Examples(x, None))
+        expected = alpha * np.asarray(server) + (1 - alpha) * np.asarray(own)
+        np.testing.assert_allclose(saved.for_client(i).predict_proba(x), expected, atol=1e-6)
+        alone = hf.load(both.save(run, tmp_path / "one.safetensors", client=i))
+        np.testing.assert_array_equal(alone.outputs(x), saved.for_client(i).outputs(x))
+    np.testing.assert_allclose(saved.server.predict_proba(x), server, atol=1e-6)
+    with pytest.raises(hf.HoldfastError, match="its examples have the fields own, local, alpha"):
+        hf.load(run.save(tmp_path / "half.safetensors"))
+    with pytest.raises(hf.HoldfastError, match="give a run of this ensemble's model"):
+        both.save(trained(hf.algorithms.fedavg()), tmp_path / "other.safetensors")

@@ -30,7 +30,16 @@ from holdfast.metrics.metric import Metric
 # Arguments that come from elsewhere in the experiment, never from the file.
 _GIVEN = frozenset({"data", "labels"})
 _PYTHON_ONLY = frozenset(
-    {"by", "classifier", "augmented", "populations", "initialised", "regularised", "class_weighted"}
+    {
+        "by",
+        "classifier",
+        "augmented",
+        "populations",
+        "initialised",
+        "regularised",
+        "class_weighted",
+        "mixture",
+    }
 )
 
 

@@ -1,7 +1,7 @@
 """A run's models as files that predict without it: whose they are, and what is said of them."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ from holdfast.data.grouped import Grouped
 from holdfast.data.preprocessing.columns import text
 from holdfast.engine.personal import deploys_server_model
 from holdfast.engine.simulation import Simulation
+from holdfast.models.model import Model
 from holdfast.record.state import RunState
 from holdfast.record.versions import versions
 from holdfast.saved.description import ArrayType, Columns, Description
@@ -84,11 +85,8 @@ class Saving:
 
     def everybody(self) -> tuple[Arrays, Description]:
         """All clients' own models along a leading axis, and the server's, by names that tell them apart."""
-        models = [by_name(self._model_of(i)) for i in range(len(self._clients))]
-        stacked = {CLIENTS + name: np.stack([m[name] for m in models]) for name in models[0]}
-        names = tuple(self._clients.name(i) for i in range(len(self._clients)))
-        about = dataclasses.replace(self.description, stored="clients", clients=names)
-        return stacked | by_name(self.state.params, SERVER), about
+        models = [self._model_of(i) for i in range(len(self._clients))]
+        return stacked(models, self._clients, self.state.params, self.description)
 
     def _model_of(self, client: int) -> Tree:
         # Without data there is nothing of its own.
@@ -99,16 +97,21 @@ class Saving:
     @property
     def description(self) -> Description:
         """What is true of every model of the run."""
+        experiment = self.simulation.experiment
+        return self.description_of(experiment.model, experiment.clients.examples, self.state.params)
+
+    def description_of(self, model: Model, examples: Tree, params: Tree) -> Description:
+        """What is true of another model that the run's is part of."""
         experiment, setup = self.simulation.experiment, self.simulation.setup
-        model, clients = experiment.model, experiment.clients
-        x, y, odd = _types(clients.examples)
+        clients = experiment.clients
+        x, y, odd = _types(examples)
         noted = model.constructor
         constructor = None if noted is None or odd else noted.to_dict()
         why = odd or f"{model.name} was not made by a function of hf.models with plain values"
         known = {n: v for n, v in versions().items() if n in _LIBRARIES}
         few = len(clients) <= _MOST_NAMES
         return Description(
-            task=None if odd else task_of(model, self.state.params, x, y),
+            task=None if odd else task_of(model, params, x, y),
             x=x,
             y=y,
             method=self.method or setup.algorithm.name,
@@ -125,6 +128,17 @@ class Saving:
             adapts=setup.adapt is not None,
             kept=self.kept,
         )
+
+
+def stacked(
+    models: Sequence[Tree], clients: Clients, server: Tree, about: Description
+) -> tuple[Arrays, Description]:
+    """Models of all clients in one file, beside the server's."""
+    named = [by_name(model) for model in models]
+    arrays = {CLIENTS + name: np.stack([m[name] for m in named]) for name in named[0]}
+    names = tuple(clients.name(i) for i in range(len(clients)))
+    about = dataclasses.replace(about, stored="clients", clients=names, personal=True)
+    return arrays | by_name(server, SERVER), about
 
 
 def _columns(data: Dataset, table: Mapping[str, Any]) -> Columns:

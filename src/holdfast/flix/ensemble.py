@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -10,10 +11,16 @@ import numpy as np
 from jax import tree
 
 from holdfast.data.clients import Clients
+from holdfast.data.dataset import Dataset
+from holdfast.engine.saving import Saving, stacked
+from holdfast.engine.simulate import Run
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.flix.optima import Optima
 from holdfast.flix.theory import alpha_values
+from holdfast.models.mixture import mixture
 from holdfast.models.model import Model
+from holdfast.saved import file
+from holdfast.saved.model import SavedModel
 from holdfast.trees import Tree
 
 
@@ -65,7 +72,46 @@ class Ensemble:
         alpha = np.repeat(self.alpha, [len(r) for r in rows]).astype(dtype)
         examples = tree.map(lambda *parts: np.concatenate(parts), *own)
         mixed = Mixed(examples, np.concatenate(local), alpha)
-        return Clients(mixed, np.arange(len(alpha)), clients.offsets)
+        return Clients(mixed, np.arange(len(alpha)), clients.offsets, names=clients.names)
+
+    def save(
+        self,
+        run: Run,
+        path: str | Path,
+        client: int | str | None = None,
+        data: Dataset | None = None,
+    ) -> Path:
+        """Write what every client predicts with to one file for `hf.load`: both models and their shares.
+
+        Args:
+            run: of `simulate` with this ensemble's model.
+            path: the file.
+            client: one client, by name or number, whose ensemble is written alone.
+            data: the data set that was trained on, as for `run.save`.
+        """
+        if run.experiment.model != self.model:
+            raise HoldfastError(
+                f"ensemble: the run trained {run.experiment.model.name}; give a run of this ensemble's model.",
+                about=("run",),
+            )
+        clients = run.experiment.clients
+        models = [
+            {
+                "alpha": np.asarray(self.alpha[i], np.float32),
+                "own": tree.map(lambda a, i=i: np.asarray(a[i]), self.optima.x),
+                "server": run.personal(i) if clients.sizes[i] else run.params,
+            }
+            for i in range(len(clients))
+        ]
+        saving = Saving(run.simulation, run.state, data=data)
+        model = mixture(self.base)
+        about = saving.description_of(model, clients.examples.own, models[0])
+        # Of the server's model alone the ensemble is the one at alpha 1.
+        server = {"alpha": np.ones((), np.float32), "own": run.params, "server": run.params}
+        arrays, about = stacked(models, clients, server, about)
+        if client is None:
+            return file.write(Path(path), arrays, about)
+        return SavedModel(about, model, arrays, Path(path)).for_client(client).save(path)
 
 
 @explain_arguments

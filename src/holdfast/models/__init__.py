@@ -17,6 +17,7 @@ from holdfast.models.dual_encoder import DualEncoder, Spreadout, dual_encoder, s
 from holdfast.models.images import augmented
 from holdfast.models.initial import initialised
 from holdfast.models.linear import least_squares, logistic_regression
+from holdfast.models.mixture import mixture
 from holdfast.models.model import GeneralisedLinear, Model, Predictor, Table, classifier
 from holdfast.models.multi_label import multi_label
 from holdfast.models.recurrent import GRU, LSTM, gru, lstm
@@ -60,6 +61,7 @@ __all__ = [
     "logistic_regression",
     "lstm",
     "max_pool",
+    "mixture",
     "mlp",
     "mlp_regression",
     "multi_label",
