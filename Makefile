@@ -3,7 +3,7 @@
 # make oracles  the tests that pin numbers again, on programs compiled as users' are
 # make matrix   every method in every setting by another way that must come to the same; writes docs/combinations.md
 # make trials   kills, damages, full disks and two jobs at once for an hour (SECONDS=60: a minute), then 10,000
-#               mutated experiment files (MUTATIONS=500: fewer); counts
+#               mutated experiment files (MUTATIONS=500: fewer); counts; then every method in one and two processes
 # make numbers  measure what README and docs quote, store it in docs/results/, write it into the pages
 # make bench    time holdfast and its peers on the same tasks, write benchmarks/RESULTS.md (QUICK=1: a few minutes)
 # make docs     install and build the documentation into site/, links checked
@@ -32,6 +32,7 @@ matrix: $(TOOLS)
 trials: $(TOOLS)
 	$(BIN)/python -m tests.trials --seconds $(or $(SECONDS),3600)
 	$(BIN)/python -m tests.trials.mutations --count $(or $(MUTATIONS),10000)
+	$(BIN)/python -m tests.trials.two_processes
 
 lint: $(TOOLS)
 	$(BIN)/ruff format --check .

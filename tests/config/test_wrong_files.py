@@ -1,6 +1,7 @@
 """Mistakes in an experiment file: the line, what was found, what was meant; exit code 2, no folder."""
 
 import os
+import warnings
 import textwrap
 import urllib.error
 import urllib.request
@@ -142,6 +143,11 @@ WRONG = {
         3,
         "`acuracy` is not measured; did you mean `accuracy`?",
     ),
+    "a metric nobody measures, beside operations": (
+        ("target = 0.9", 'metric = "fedavg"\nevaluate = { also = [{ name = "flops" }] }'),
+        2,
+        "`fedavg` is not measured; known are accuracy, loss, mflop, mflop_per_client.",
+    ),
     "two methods of one name": (
         ('name = "feddyn"\nalpha = 0.1', 'name = "fedavg"'),
         25,
@@ -209,6 +215,14 @@ def test_the_old_name_of_a_key_is_refused(folder, new):
     assert f"unknown key `{old}`" in said
     # Without the table the new name is one of all that are known.
     assert f"`{new}` now" in said
+
+
+def test_noise_beyond_numbers_is_one_line(folder):
+    text = GOOD.replace('name = "digits"', 'name = "sine"\nnoise = 1e300')
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        said = refused(text.replace('name = "softmax_regression"', 'name = "least_squares"'))
+    assert "data: y contains infinity, first in row 0" in said
 
 
 def test_nan_in_the_data(folder):

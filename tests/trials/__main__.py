@@ -15,12 +15,14 @@ TRIALS = {
     "kills while saving": run_folders.kills_while_saving,
     "damages": run_folders.damages,
     "full disk": run_folders.full_disk,
+    "really full disk": run_folders.really_full_disk,
+    "read-only": run_folders.read_only,
     "data files": data_files.damaged_data,
     "two at once": run_folders.two_at_once,
     "kills of two processes": run_folders.kills_of_the_launcher,
 }
 # These cost so many times as much as the others.
-SELDOM = {"kills of two processes": 10}
+SELDOM = {"really full disk": 5, "read-only": 5, "kills of two processes": 10}
 
 
 def main() -> int:

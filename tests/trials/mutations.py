@@ -69,8 +69,12 @@ def sources() -> dict[str, dict[str, Any]]:
     return found
 
 
+class _HangError(BaseException):
+    """It takes too long; no error that the command could take for one of a file."""
+
+
 def _hung(*_: Any) -> None:
-    raise TimeoutError("hang")
+    raise _HangError
 
 
 @contextlib.contextmanager
@@ -123,23 +127,20 @@ def judge(case: Case, *options: str) -> Outcome:
     before = signal.signal(signal.SIGALRM, _hung)
     signal.alarm(LONGEST)
     try:
-        result = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
+        kind, said = _judged(CliRunner().invoke(app, words, env={"COLUMNS": "200"}))
+    except _HangError as error:
+        kind, said = "hang", _place(error)
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
     seconds = time.perf_counter() - began
-    kind, said = _judged(result)
     return Outcome(case, kind, said, seconds)
 
 
 def _judged(result: Any) -> tuple[str, str]:
     error = result.exception
     if error is not None and not isinstance(error, SystemExit):
-        where = traceback.extract_tb(error.__traceback__)
-        ours = [f for f in where if "/holdfast/" in f.filename] or where
-        place = f"{Path(ours[-1].filename).name}:{ours[-1].lineno} {ours[-1].name}"
-        kind = "hang" if isinstance(error, TimeoutError) else "traceback"
-        return kind, f"{type(error).__name__} in {place}: {str(error)[:300]}"
+        return "traceback", f"{type(error).__name__} in {_place(error)}: {str(error)[:300]}"
     if result.exit_code == 0:
         return "passed", ""
     text = result.stderr
@@ -152,6 +153,12 @@ def _judged(result: Any) -> tuple[str, str]:
     if not all(_EXCERPT.match(line) for line in lines[1:]):
         return "message", f"more than one line: {text[:400]}"
     return "refused", first
+
+
+def _place(error: BaseException) -> str:
+    where = traceback.extract_tb(error.__traceback__)
+    ours = [f for f in where if "/holdfast/" in f.filename] or where
+    return f"{Path(ours[-1].filename).name}:{ours[-1].lineno} {ours[-1].name}"
 
 
 def run_a_round(case: Case, number: int) -> Outcome:
@@ -173,7 +180,8 @@ def trial(count: int, seed: int, run_every: int = 0, first: int = 0) -> Iterator
             case = Mutator(random.Random(f"{seed} {number}")).case(number, known)
             found = judge(case, "--dry-run")
             yield found
-            if found.kind == "passed" and run_every:
+            # Pre-training takes as long as its epochs ask for, before the only round.
+            if found.kind == "passed" and run_every and b"pretrain" not in case.content:
                 passed += 1
                 if passed % run_every == 0:
                     again = run_a_round(case, number)

@@ -6,6 +6,7 @@ import signal
 import time
 from pathlib import Path
 
+from tests.trials import mounts
 from tests.trials.command import Command, Outcome, run
 from tests.trials.damage import KINDS, damage
 
@@ -109,10 +110,10 @@ class Ground:
     def resume(self, *words: str) -> Outcome:
         return run(*RESUME, *words, cwd=self.place)
 
-    def check_ends_equal(self, outcome: Outcome) -> None:
+    def check_ends_equal(self, outcome: Outcome, folder: str = "run") -> None:
         assert outcome.code == 0, outcome
         assert "Traceback" not in outcome.said, outcome
-        found = results(self.place / "run")
+        found = results(self.place / folder)
         different = [n for n in {*found, *self.expected} if found.get(n) != self.expected.get(n)]
         assert not different, f"{different} differ after\n{outcome}"
 
@@ -201,6 +202,59 @@ def full_disk(ground: Ground, seed: int) -> str:
     there = (folder / "experiment.toml").exists()
     ground.check_ends_equal(run(*(RESUME if there else first), cwd=ground.place))
     return "equal" if outcome.code == 0 else "refused"
+
+
+def really_full_disk(ground: Ground, seed: int) -> str:
+    """A file system that fills up: one line, also of who tries again; with more room it goes on."""
+    if not mounts.permitted():
+        return "not permitted here"
+    draw = random.Random(seed)
+    small, folder = ground.place / "small", ground.place / "small" / "run"
+    largest = sum(4 + p.stat().st_size // 1024 for p in (ground.place / "whole").rglob("*"))
+    size = draw.randint(4, largest)
+    first = ("run", "file.toml", "--out", "small/run")
+    again = ("resume", "small/run")
+
+    def words() -> tuple[str, ...]:
+        return again if (folder / "experiment.toml").exists() else first
+
+    with mounts.of_size(small, size):
+        outcomes = [run(*words(), cwd=ground.place) for _ in range(draw.randint(1, 3))]
+        if (folder / "experiment.toml").exists():
+            reported = run("report", "small/run", cwd=ground.place)
+            assert reported.code == 0 or reported.is_refusal, f"{size} kB: {reported}"
+        assert all(o.code == 0 or o.is_refusal for o in outcomes), f"{size} kB: {outcomes}"
+        mounts.resize(small, 1 << 16)
+        last = run(*words(), cwd=ground.place)
+        assert last.code == 0, f"{size} kB: {last} after {outcomes}"
+        (folder / "report.html").unlink()
+        ground.check_ends_equal(last, "small/run")
+    return "refused" if outcomes[-1].code else "equal"
+
+
+def read_only(ground: Ground, seed: int) -> str:
+    """A folder that becomes read-only: one line of every command that writes, and nothing has changed."""
+    if not mounts.permitted():
+        return "not permitted here"
+    draw = random.Random(seed)
+    folder = ground.fresh(draw.choice(("whole", "half")))
+    seeds = sorted(folder.glob("methods/*/seed-*"))
+    place = draw.choice([folder, folder / "methods", *seeds, *(s / "checkpoints" for s in seeds)])
+    with mounts.read_only(place):
+        outcomes = [
+            ground.resume(),
+            run("report", "run", cwd=ground.place),
+            run("compare", "run", cwd=ground.place),
+            run("run", "file.toml", "--out", "run/new", cwd=ground.place),
+            run("new", "run/new.toml", cwd=ground.place),
+        ]
+    assert all(o.code == 0 or o.is_refusal for o in outcomes), f"{place}: {outcomes}"
+    shutil.rmtree(folder / "new", ignore_errors=True)
+    (folder / "new.toml").unlink(missing_ok=True)
+    last = ground.resume()
+    (folder / "report.html").unlink(missing_ok=True)
+    ground.check_ends_equal(last)
+    return "refused" if any(o.code for o in outcomes) else "equal"
 
 
 def two_at_once(ground: Ground, seed: int) -> str:

@@ -19,11 +19,16 @@ def ground(tmp_path_factory):
         (run_folders.damages, range(6)),
         (run_folders.full_disk, (0, 1)),
         (run_folders.two_at_once, (0,)),
+        (run_folders.really_full_disk, (3,)),
+        (run_folders.read_only, (0,)),
     ],
 )
 def test_nothing_is_lost_and_nothing_differs_in_silence(ground, trial, seeds):
     for seed in seeds:
-        assert trial(ground, seed) in ("equal", "refused")
+        outcome = trial(ground, seed)
+        if outcome == "not permitted here":
+            pytest.skip("file systems cannot be mounted here")
+        assert outcome in ("equal", "refused")
 
 
 def test_damaged_data_is_read_or_refused_in_one_line(tmp_path):

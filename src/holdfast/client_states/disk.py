@@ -213,7 +213,9 @@ class _Database:
 
     def __init__(self, folder: Path, most: int) -> None:
         try:
-            self._open = lmdb.open(str(folder), map_size=most, readahead=False)
+            # Without LMDB's own lock: one process has the folder. The lock is a file mapped into memory, and
+            # the first write to such a one on a full disk is a signal that ends the process.
+            self._open = lmdb.open(str(folder), map_size=most, readahead=False, lock=False)
         except lmdb.Error as error:
             raise HoldfastError(
                 f"states: {folder} cannot hold clients' states ({error}); give another folder, with "

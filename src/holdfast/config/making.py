@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import numpy as np
 import optax
 
 from holdfast.config import catalogue, own_code, schema
@@ -228,7 +229,8 @@ def located(file: ExperimentFile, at: KeyPath) -> Iterator[None]:
 def fitting(file: ExperimentFile, at: KeyPath) -> Iterator[None]:
     """Name the line of numbers that this machine can make no array with."""
     try:
-        with no_more_than_there_is():
+        # What overflows is infinite, which is refused on its line; NumPy's warning is another one.
+        with no_more_than_there_is(), np.errstate(over="ignore", invalid="ignore"):
             yield
     except (MemoryError, OverflowError, jax.errors.JaxRuntimeError) as error:
         said = " ".join(str(error).split()) or type(error).__name__

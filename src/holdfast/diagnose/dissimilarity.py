@@ -90,6 +90,10 @@ class Dissimilarity:
     def check(self, model: Model, params: Tree, clients: int) -> None:
         """Nothing about the model can be wrong."""
 
+    def columns(self, measured: list[str]) -> list[str]:
+        """What it writes; all but the first where the server has data or a loss."""
+        return ["G2_clients", "xi2_server", "G2_mixed", "B2_mixed"]
+
     def __call__(self, view: EvaluationView) -> dict[str, float]:
         able = np.flatnonzero(view.weights)
         drawn = able

@@ -20,6 +20,10 @@ class ClientFlops:
     def check(self, model: Model, params: Tree, clients: int) -> None:
         """Nothing about the model can be wrong."""
 
+    def columns(self, measured: list[str]) -> list[str]:
+        """What it writes."""
+        return ["mflop", "mflop_per_client"]
+
     def __call__(self, view: EvaluationView) -> dict[str, float]:
         entry = view.state.ledger.entries[-1]
         each = view.flops_of(np.asarray(entry.clients, int)) / 1e6

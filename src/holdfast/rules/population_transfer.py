@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 import jax.numpy as jnp
-from jax import tree
+from jax import lax, tree
 
 from holdfast.core.hyper import Hyper
 from holdfast.core.rule import (
@@ -123,15 +123,21 @@ class PopulationTransfer(Rule):
             safe = jnp.where(came, by, jnp.ones_like(by))
             return tree.map(lambda m: m / _over_first(safe, m), moves)
 
+        # In a loop that turns once, which the compiler does not know: what is heard is a mean already, and
+        # it would take both divisions together, or one with the subtraction, on some numbers of devices.
+        once = (counts[0] >= 0).astype(jnp.int32)
+        gradients, means = lax.fori_loop(
+            0, once, lambda _, __: (divided(paths), divided(counts)), (moves, moves)
+        )
         own = tree.map(
             lambda h, total, others: jnp.where(
                 _over_first(came, h).astype(bool), (-total - others).astype(h.dtype), h
             ),
             at.state[0],
-            divided(paths),
+            gradients,
             self._others(at.state),
         )
-        return divided(counts), own
+        return means, own
 
     def _merged(self, delta: Tree, moves: Tree) -> Tree:
         if self.merge is None:
