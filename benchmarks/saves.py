@@ -80,16 +80,21 @@ def measure(rounds: int, memory: int | None) -> list[tuple[float, ...]]:
 
 
 def main() -> None:
+    """Both tables."""
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--rounds", type=int, default=10_000)
     given = asked.parse_args()
     for where, memory in (("memory", None), ("disk", 0)):
         print(f"\nclient states {'in memory' if where == 'memory' else 'on disk'}\n")
-        print("| up to round | ms a round | ms a save | of a core | bytes | of its rounds | of LMDB |")
+        print(
+            "| up to round | ms a round | ms a save | of a core | bytes | of its rounds | of LMDB |"
+        )
         print("|---|---|---|---|---|---|---|")
         for last, *times, whole, journal, database in measure(given.rounds, memory):
             shown = " | ".join(f"{ms:.2f}" for ms in times)
-            print(f"| {last} | {shown} | {whole:.0f} | {journal:.0f} | {database:.0f} |", flush=True)
+            print(
+                f"| {last} | {shown} | {whole:.0f} | {journal:.0f} | {database:.0f} |", flush=True
+            )
 
 
 if __name__ == "__main__":

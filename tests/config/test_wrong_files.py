@@ -1,10 +1,10 @@
 """Mistakes in an experiment file: the line, what was found, what was meant; exit code 2, no folder."""
 
 import os
-import warnings
 import textwrap
 import urllib.error
 import urllib.request
+import warnings
 
 import numpy as np
 import pytest

@@ -91,7 +91,8 @@ class Ensemble:
         """
         if run.experiment.model != self.model:
             raise HoldfastError(
-                f"ensemble: the run trained {run.experiment.model.name}; give a run of this ensemble's model.",
+                f"ensemble: the run trained {run.experiment.model.name}; give a run of this ensemble's "
+                f"model.",
                 about=("run",),
             )
         clients = run.experiment.clients
