@@ -107,6 +107,16 @@ def test_who_did_not_train_alone_is_told_what_to_add():
     assert verdict(study(ALONE)) is None
 
 
+def test_who_trained_nothing_is_not_compared_with_being_alone():
+    made = method("fedavg", [0.9, 0.85, 0.8, 0.8])
+    (about,) = made.clients
+    unseen = dataclasses.replace(made, clients=({**about, "examples": [60, 60, 9, 0]},))
+    found = verdict(study(unseen, method("local_only", [0.7, 0.6, 0.6, 0.1], "alone")))
+    assert (found.alone, found.gain, found.untrained) == (None, None, ("va",))
+    assert "va trained nothing, so there is no alone to compare with" in found.sentence
+    assert all(site.gain is None for site in found.sites)
+
+
 def test_a_choice_on_the_test_rows_is_said_and_allowed_for():
     several = [method(f"m{i}", [0.7 + i / 100] * 4) for i in range(5)]
     found = verdict(study(*several, ALONE))

@@ -62,6 +62,7 @@ class Verdict:
         candidates: how many methods it was chosen from.
         by_validation: whether it was chosen on validation rows, so that its lead here is not flattered.
         sites: every client's own gain.
+        untrained: clients that are tested on and train nothing; then nothing is compared with alone.
         sentences: all of it in words, the answer first.
     """
 
@@ -78,6 +79,7 @@ class Verdict:
     candidates: int
     by_validation: bool
     sites: tuple[Site, ...]
+    untrained: tuple[str, ...] = ()
     sentences: tuple[str, ...] = ()
 
     @property
@@ -107,6 +109,9 @@ def verdict(results: Results) -> Verdict | None:
     ratio = tested_per_trained(results)
     chosen, by_validation = _chosen(contestants, by, results)
     alone, pooled = (_best_of(able, role, by) for role in ("alone", "pooled"))
+    untrained = _untrained(chosen, results)
+    # Who has nothing to train on has nothing alone: its model would be the one training begins with.
+    alone = None if untrained else alone
     federated, personal = (
         _chosen(own, by, results)[0]
         if (own := [m for m in contestants if m.role == role])
@@ -134,6 +139,7 @@ def verdict(results: Results) -> Verdict | None:
         candidates=len(contestants),
         by_validation=by_validation,
         sites=tuple(_sites(chosen, alone, by, results, ratio)),
+        untrained=untrained,
     )
     return dataclasses.replace(found, sentences=tuple(_sentences(found)))
 
@@ -178,6 +184,15 @@ def _chosen(
         if top is not None:
             return methods[top], True
     return methods[_best(methods, by)], False
+
+
+def _untrained(chosen: MethodResult, results: Results) -> tuple[str, ...]:
+    """Clients with test rows and no training rows, by name."""
+    names, found = names_of_clients(results), dict[int, None]()
+    for about in chosen.clients:
+        pairs = zip(about.get("client", []), about.get("examples", []), strict=False)
+        found |= {int(client): None for client, examples in pairs if examples == 0}
+    return tuple(names.get(client, f"client {client}") for client in found)
 
 
 def _sites(
@@ -229,6 +244,11 @@ def _answer(found: Verdict) -> str:
     kind = "Personal" if chosen.role == "personal" else "Federated"
     what = f"{kind} ({method_name(chosen.label)}) {figure(chosen.value)} {metric_name(by.metric)}"
     where = f"over {_clients(found)}"
+    if found.untrained:
+        who = found.untrained
+        named = listed(who) if len(who) <= _NAMED else f"{len(who)} clients"
+        why = f"{named} trained nothing, so there is no alone to compare with"
+        return f"{what} {where}; {why}{_pooled(found)}."
     if found.alone is None or found.gain is None:
         add = "add local_only to the file to see what sites have alone"
         return f"{what} {where}; {add}{_pooled(found)}."
