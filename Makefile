@@ -6,7 +6,7 @@
 #               mutated experiment files (MUTATIONS=500: fewer); counts; then every method in one and two processes
 # make numbers  measure what README and docs quote, store it in docs/results/, write it into the pages
 # make bench    time holdfast and its peers on the same tasks, write benchmarks/RESULTS.md (QUICK=1: a few minutes)
-# make docs     install and build the documentation into site/, links checked
+# make docs     install and build the documentation into site/, links checked, notebooks run
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check

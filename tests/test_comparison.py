@@ -146,6 +146,21 @@ def test_the_page_and_figures_are_written(runs, folder, tmp_path):
     assert all(path.stat().st_size > 1000 for path in made)
 
 
+def test_names_sizes_and_ranges_may_be_given(runs, tmp_path):
+    found = hf.compare(runs)
+    page = found.report(tmp_path / "page.html", names={"scaffold": "Ours"}, range=(0.5, 1.0))
+    assert '"Ours"' in page.read_text("utf-8")
+    made = found.figures(tmp_path / "wide", names={"scaffold": "Ours"}, width=6)
+    narrow = found.figures(tmp_path / "narrow")
+    sizes = [
+        int.from_bytes(next(p for p in paths if p.suffix == ".png").read_bytes()[16:20], "big")
+        for paths in (made, narrow)
+    ]
+    assert sizes == [1800, 999]
+    with pytest.raises(hf.HoldfastError, match="is called `scafold`; did you mean `scaffold`"):
+        found.figures(tmp_path, names={"scafold": "Ours"})
+
+
 def test_runs_and_folders_stand_beside_each_other(runs, folder):
     found = hf.compare([runs[0], folder])
     labels = [method.label for method in found.results.methods]

@@ -15,7 +15,7 @@ from weakref import finalize
 import holdfast.report  # noqa: F401
 from holdfast import markup
 from holdfast.engine.simulate import Run
-from holdfast.errors import HoldfastError, brief, explain_arguments
+from holdfast.errors import HoldfastError, brief, did_you_mean, explain_arguments
 from holdfast.record.frame import frame
 
 if TYPE_CHECKING:
@@ -135,17 +135,60 @@ class Comparison:
         target = self.results.target if compared else None
         return plot(self.results.methods, metric or self.results.metric, x, target)
 
-    def report(self, path: str | Path = "report.html") -> Path:
-        """Write the page that `holdfast report` makes; returns where it is."""
+    def report(
+        self,
+        path: str | Path = "report.html",
+        names: Mapping[str, str] | None = None,
+        range: tuple[float, float] | None = None,
+    ) -> Path:
+        """Write the page that `holdfast report` makes; returns where it is.
+
+        Args:
+            path: the page.
+            names: what methods (by label) and metrics (by column) are to be called.
+            range: lowest and highest value on the axis of the metric; where lines differ unless given.
+        """
+        from holdfast.report.appearance import Appearance
         from holdfast.report.page import write
 
-        return write(self.results, Path(path))
+        return write(self.results, Path(path), Appearance(self._names(names), range))
 
-    def figures(self, folder: str | Path = "figures") -> list[Path]:
-        """Write figures fit for a paper, PDF and PNG; returns where they are."""
+    def figures(
+        self,
+        folder: str | Path = "figures",
+        names: Mapping[str, str] | None = None,
+        range: tuple[float, float] | None = None,
+        width: float | None = None,
+        height: float | None = None,
+    ) -> list[Path]:
+        """Write figures fit for a paper, PDF and PNG; returns where they are.
+
+        Args:
+            folder: where they go.
+            names: what methods (by label) and metrics (by column) are to be called.
+            range: lowest and highest value on the axis of the metric; where lines differ unless given.
+            width: in inches; a column of a two-column page, 3.33, unless given.
+            height: in inches, without the names below; 0.72 of the width unless given.
+        """
+        from holdfast.report.appearance import COLUMN, Appearance
         from holdfast.report.figures import write
 
-        return write(self.results, Path(folder))
+        wide = COLUMN if width is None else width
+        return write(
+            self.results, Path(folder), Appearance(self._names(names), range, wide, height)
+        )
+
+    def _names(self, given: Mapping[str, str] | None) -> dict[str, str]:
+        methods = self.results.methods
+        columns = (c for m in methods for h in m.histories for c in h.columns)
+        known = list(dict.fromkeys([*(m.label for m in methods), *columns]))
+        wrong = next((name for name in given or () if name not in known), None)
+        if wrong is not None:
+            raise HoldfastError(
+                f"names: no method and no metric is called `{wrong}`; {did_you_mean(wrong, known)}",
+                about=("names",),
+            )
+        return dict(given or {})
 
 
 @explain_arguments
@@ -207,6 +250,8 @@ def report(
     metric: str | None = None,
     window: int | None = None,
     name: str = "runs",
+    names: Mapping[str, str] | None = None,
+    range: tuple[float, float] | None = None,
 ) -> Path:
     """Write one self-contained HTML page of runs, as `holdfast report` does; returns where it is.
 
@@ -217,8 +262,10 @@ def report(
         metric: what is compared; accuracy unless given, or the first that was measured.
         window: evaluations whose mean must be at the target; 1 unless given.
         name: the title of runs that are in no folder.
+        names: what methods (by label) and metrics (by column) are to be called.
+        range: lowest and highest value on the axis of the metric; where lines differ unless given.
     """
-    return compare(runs, target, metric, window, name=name).report(path)
+    return compare(runs, target, metric, window, name=name).report(path, names, range)
 
 
 @explain_arguments
@@ -228,6 +275,10 @@ def figures(
     target: float | None = None,
     metric: str | None = None,
     window: int | None = None,
+    names: Mapping[str, str] | None = None,
+    range: tuple[float, float] | None = None,
+    width: float | None = None,
+    height: float | None = None,
 ) -> list[Path]:
     """Write figures of runs fit for a paper, each as PDF and PNG; returns where they are.
 
@@ -237,8 +288,13 @@ def figures(
         target: the value to reach.
         metric: what is drawn; accuracy unless given, or the first that was measured.
         window: evaluations whose mean must be at the target; 1 unless given.
+        names: what methods (by label) and metrics (by column) are to be called.
+        range: lowest and highest value on the axis of the metric; where lines differ unless given.
+        width: in inches; a column of a two-column page, 3.33, unless given.
+        height: in inches, without the names below; 0.72 of the width unless given.
     """
-    return compare(runs, target, metric, window).figures(folder)
+    found = compare(runs, target, metric, window)
+    return found.figures(folder, names, range, width, height)
 
 
 def _in_folders(runs: Runs, of: str, name: str) -> tuple[Path | None, list[str | Path]]:
