@@ -96,6 +96,19 @@ def test_the_table_in_latex_is_that_of_the_command(runs):
     assert r"a\_b \& c & " in found.to_latex()
 
 
+def test_metrics_of_whole_sets_and_validation_examples(runs):
+    train, test = hf.data.breast_cancer()
+    few = hf.Examples(train.x[:20], train.y[:20])
+    evaluate = [hf.evaluate.on(few, name="validation"), hf.evaluate.on(test, metrics=["auc"])]
+    run = hf.simulate(dataclasses.replace(runs[0].experiment, evaluate=evaluate), rounds=2)
+    found = hf.compare(run, metric="auc")
+    assert found.to_frame()["final"].tolist() == [run.history.final("auc")]
+    (clients,) = found.results.methods[0].clients
+    assert "auc" in clients
+    # Of test examples, not of the twenty to choose by.
+    assert len(found.results.folders[0].seeds("fedavg")[0].predictions()) > 100
+
+
 def test_the_verdict_is_said(runs):
     experiment = runs[0].experiment
     alone = [

@@ -13,8 +13,8 @@ from holdfast.record.history import BOOKKEEPING, History
 from holdfast.record.state import RunState
 
 
-def run_as_html(experiment: Experiment, state: RunState) -> str:
-    """What was run, what was measured first, at best and last, and what it cost."""
+def run_as_html(experiment: Experiment, state: RunState, ended: str | None) -> str:
+    """What was run, what was measured first, at best and last, what it cost, and why it ended early."""
     history = state.history
     size = sum(leaf.size for leaf in tree.leaves(state.params))
     about = (
@@ -32,7 +32,8 @@ def run_as_html(experiment: Experiment, state: RunState) -> str:
     left_out = sum(record.get("left_out", 0) for record in history)
     if left_out:
         cost += f"; {left_out} replies were not finite and left out"
-    return markup.card(experiment.algorithm.name, about, *parts, markup.line(cost))
+    lines = [markup.line(line) for line in (cost, ended) if line]
+    return markup.card(experiment.algorithm.name, about, *parts, *lines)
 
 
 def _measured(history: History) -> Iterator[list[str | markup.Safe]]:

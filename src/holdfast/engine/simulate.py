@@ -95,7 +95,7 @@ class Run:
         return f"Run({self.experiment.algorithm.name}, {self.state})"
 
     def _repr_html_(self) -> str:
-        return run_as_html(self.experiment, self.state)
+        return run_as_html(self.experiment, self.state, self.stopped)
 
     @property
     def experiment(self) -> Experiment:

@@ -19,6 +19,7 @@ from holdfast.engine.role import role
 from holdfast.engine.simulate import Run
 from holdfast.errors import HoldfastError, brief
 from holdfast.evaluate.evaluators import Personal, ServerModel
+from holdfast.metrics import Metric
 from holdfast.record.history import BOOKKEEPING
 from holdfast.record.identity import describe
 from holdfast.runs.execute import split_of, write_results
@@ -85,7 +86,7 @@ def _difference(one: Experiment, other: Experiment) -> str | None:
         "local": "local training",
         "cohort": "cohort",
     }
-    parts |= {"server": "server", "select": "select"}
+    parts |= {"server": "server", "select": "select", "stop": "early stopping"}
     return next(
         (
             words
@@ -149,7 +150,7 @@ def _files_of(run: Run) -> Path:
         folder = Path(tempfile.mkdtemp(prefix="holdfast-"))
         finalize(run, shutil.rmtree, folder, ignore_errors=True)
         files = SeedFolder(folder / "files")
-        write_results(run, files, run.experiment.clients, _tests(run.experiment))
+        write_results(run, files, run.experiment.clients, *_tests(run.experiment))
         _written[run] = files.path
     return _written[run]
 
@@ -164,18 +165,21 @@ def _folders(labels: Iterable[str]) -> list[str]:
     return names
 
 
-def _tests(given: Experiment) -> Clients | None:
-    """Every client's own test examples: as they were measured by, or of the test set some like its own."""
-    evaluators = given.evaluate if isinstance(given.evaluate, list | tuple) else [given.evaluate]
+def _tests(given: Experiment) -> tuple[Clients | None, tuple[Metric, ...]]:
+    """Every client's own test examples, and metrics of whole sets: as they were measured by, or of the test
+    set some like its own."""
+    several = given.evaluate if isinstance(given.evaluate, list | tuple) else [given.evaluate]
+    # One with a name measures something else, such as validation examples.
+    evaluators = [one for one in several if not getattr(one, "name", "")]
     for evaluator in evaluators:
         if isinstance(evaluator, Personal) and isinstance(evaluator.examples, Clients):
-            return evaluator.examples
+            return evaluator.examples, evaluator.metrics
     if given.clients.populations is not None:
-        return None
+        return None, ()
     for evaluator in evaluators:
         if isinstance(evaluator, ServerModel) and hasattr(evaluator.examples, "y"):
-            return matched_test(evaluator.examples, given.clients)
-    return None
+            return matched_test(evaluator.examples, given.clients), evaluator.metrics
+    return None, ()
 
 
 def _experiment_file(methods: Methods, metric: str) -> str:
