@@ -70,6 +70,7 @@ def add(
     predicted=None,
     ledger=(),
     split=None,
+    chosen=None,
 ):
     files = folder.seed_folder(f"m{number}", seed, split)
     files.path.mkdir(parents=True)
@@ -80,7 +81,7 @@ def add(
         (files.path / f"{name}.jsonl").write_text(text)
     if clients is not None:
         model = safetensors.numpy.save({"w": np.zeros(2)})
-        files.finish(model, clients, predicted, start=start)
+        files.finish(model, clients, predicted, start=start, chosen=chosen)
     if failed:
         (files.path / "failed.json").write_text("{}")
 

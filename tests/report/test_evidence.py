@@ -91,6 +91,7 @@ def test_splits_and_seeds_are_told_apart(tmp_path):
     assert made["scatter"][0]["splits"]["value"] == pytest.approx(0.2 / 2**0.5)
     assert made["scatter"][0]["seeds"]["value"] == pytest.approx(0.03 / 2**0.5)
     assert made["sites"] is None
+    assert "20 rounds with 2 seeds of each of 2 splits" in made["summary"]
 
 
 def test_older_runs_have_no_evidence(tmp_path):

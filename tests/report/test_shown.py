@@ -83,6 +83,24 @@ def test_names_and_ranges_of_the_command_line(ends):
         Appearance(width=300)
 
 
+def test_the_round_that_is_kept_is_said(tmp_path):
+    folder = made_up.begin(tmp_path / "stopped", ["feddyn alpha=0.1"], target=None)
+    chosen = {
+        "metric": "validation_accuracy",
+        "best_round": 7,
+        "value": 0.3,
+        "stopped": "no better",
+    }
+    chosen |= {"kept_round": 7, "last_round": 20}
+    clients = made_up.client_results(0)
+    made_up.add(folder, 0, 0, made_up.rows(0.04, 0), clients, chosen=chosen)
+    made = content(made_up.results.load([tmp_path / "stopped"]))
+    assert made["methods"][0]["kept"] == [7]
+    assert made["methods"][0]["final"] == pytest.approx(0.28)
+    said = "FedDyn, alpha 0.1: round 7 kept, by validation_accuracy; 1 of 1 runs ended early."
+    assert said in made["notes"]
+
+
 def test_the_setting_is_in_words(values):
     facts = {fact["about"]: fact["text"] for fact in values["settings"][0]["facts"]}
     assert facts["Data"].startswith("digits. scikit-learn's 1,797 handwritten digits")

@@ -1,5 +1,6 @@
 """Everything the page shows, as plain values for its JSON block."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from holdfast.report.standings import Standing, contestants, standings
 from holdfast.report.sweeps import Key, sweeps
 from holdfast.runs.compare import notes
 from holdfast.runs.flags import flags
-from holdfast.runs.results import Results
+from holdfast.runs.results import MethodResult, Results
 
 Cell = dict[str, Any]  # what it says and what it is sorted by
 
@@ -50,11 +51,14 @@ def content(results: Results, appearance: Appearance = PLAIN) -> dict[str, Any]:
         "metric": results.metric,
         "target": results.target,
         "window": results.window,
-        "notes": list(notes(results, results.baseline())),
+        "notes": _notes(results, appearance),
         "baseline": appearance.method(results.baseline()),
         "lower": {n: _lower(n, results) for n in (*names, *client_names)},
         "most": {n: _most(n, results) for n in names},
-        "methods": [_method(i, stand) for i, stand in enumerate(stands)],
+        "methods": [
+            _method(i, stand, method)
+            for i, (stand, method) in enumerate(zip(stands, results.methods, strict=True))
+        ],
         "metrics": names,
         "curves": [_curves(table, names) for table in tables],
         "table": _table(stands, appearance.metric(results.metric), results.target),
@@ -100,19 +104,29 @@ def _most(metric: str, results: Results) -> float | None:
     return None if found is None or not found.greater_is_better else found.most
 
 
-def _method(number: int, stand: Standing) -> dict[str, Any]:
+def _notes(results: Results, appearance: Appearance) -> list[str]:
+    """What stands below the table, of methods by the names they have here."""
+    named = [dataclasses.replace(m, label=appearance.method(m)) for m in results.methods]
+    shown = dataclasses.replace(results, methods=tuple(named))
+    # How far splits scatter stands in a table of its own here.
+    return [n for n in notes(shown, shown.baseline()) if not n.startswith("± splits")]
+
+
+def _method(place: int, stand: Standing, method: MethodResult) -> dict[str, Any]:
     about = {
         "label": stand.label,
+        "final": None if stand.final.mean is None else number(stand.final.mean),
+        "kept": [t for t in method.kept_rounds if t is not None],
         "name": stand.name,
         "reference": stand.is_reference,
         "state": stand.state,
         "seeds": stand.seeds,
     }
-    return about | _look(number)
+    return about | _look(place)
 
 
-def _look(number: int) -> dict[str, str]:
-    look = palette.look(number)
+def _look(place: int) -> dict[str, str]:
+    look = palette.look(place)
     return {"light": look.light, "dark": look.dark, "symbol": look.symbol, "dash": look.dash}
 
 

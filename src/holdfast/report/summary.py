@@ -48,11 +48,13 @@ def _setting(results: Results, stands: list[Standing]) -> str:
     sizes = [len(folder.split().get("sizes", ())) for folder in results.folders]
     clients = f" on {_range(sizes)} clients" if all(sizes) else ""
     rounds = [max(len(h) for h in m.histories) for m in results.methods]
-    seeds = _range([s.seeds for s in stands])
+    splits = max(len(set(m.splits)) for m in results.methods) or 1
+    seeds = _range([s.seeds // splits for s in stands])
+    each = f" of each of {splits} splits" if splits > 1 else " each" if len(stands) > 1 else ""
     who = stands[0].name if len(stands) == 1 else f"{len(stands)} methods"
     return (
         f"{who} ran {_range(rounds)} rounds with "
-        f"{seeds} {'seed' if seeds == '1' else 'seeds'}{' each' if len(stands) > 1 else ''}{clients}."
+        f"{seeds} {'seed' if seeds == '1' else 'seeds'}{each}{clients}."
     )
 
 

@@ -19,7 +19,7 @@ function buildClasses() {
   const made = rows.map((cells, c) => ({ head: element("th", { scope: "row" }, element("div", {}, element("span", { title: names[c] }, names[c]))), key: names[c], cells }));
   fillTable(byId("classes-table"), ["class", "test rows", "recall", "precision", "F1"], [made]);
   byId("classes-note").textContent =
-    "Rows are true classes, columns what was predicted; the darker, the more of its class. Every client’s own test rows by the model it would use there, mean over runs. Recall: of a class’s rows, the share predicted to be it; precision: of the rows predicted to be it, the share that is.";
+    "Rows are true classes, columns what was predicted; the stronger the colour, the more of its class. Every client’s own test rows by the model it would use there, mean over runs. Recall: of a class’s rows, the share predicted to be it; precision: of the rows predicted to be it, the share that is.";
 }
 
 function drawClasses() {

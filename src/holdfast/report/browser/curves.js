@@ -45,13 +45,29 @@ function targetLine(last) {
   };
 }
 
+// Of the round that was kept, if that is another than the last.
+const endOf = (number, curve) => (chosen.metric === data.metric ? data.methods[number].final : null) ?? curve.mean.at(-1);
+
+function keptRounds(number, curve) {
+  const method = data.methods[number];
+  const rounds = data.curves[number].grids[data.curves[number].metrics[chosen.metric].grid].rounds;
+  const at = [...new Set(method.kept)].map((round) => rounds.indexOf(round)).filter((i) => i >= 0);
+  return {
+    type: "scatter", mode: "markers", meta: "kept", name: plain(method.name),
+    x: at.map((i) => curve.x[i]), y: at.map((i) => curve.y[i]), customdata: at.map((i) => rounds[i]),
+    hovertemplate: `round %{customdata} is kept<extra>${plain(method.name)}</extra>`,
+    marker: { symbol: "circle-open", size: 15, color: colour(method), line: { width: 2.25 } },
+  };
+}
+
 // Where training alone or on everybody's data ended, across the whole picture: rounds and bytes mean nothing there.
 function referenceLine(number, curve, last) {
   const method = data.methods[number];
+  const end = placed(endOf(number, curve));
   return {
     type: "scatter", mode: "lines", meta: "reference", name: plain(method.name),
-    x: [0, last], y: [curve.y.at(-1), curve.y.at(-1)],
-    customdata: [0, 1].map(() => figureAndSpread(curve.mean.at(-1), curve.scatter.at(-1))),
+    x: [0, last], y: [end, end],
+    customdata: [0, 1].map(() => figureAndSpread(endOf(number, curve), curve.scatter.at(-1))),
     hovertemplate: `%{customdata} in the end<extra>${plain(method.name)}</extra>`,
     line: { color: colour(method), width: 1.75, dash: "longdashdot" },
   };
@@ -59,10 +75,11 @@ function referenceLine(number, curve, last) {
 
 function referenceName(number, curve) {
   const method = data.methods[number];
-  const y = chosen.log ? Math.log10(curve.y.at(-1)) : curve.y.at(-1);
+  const end = endOf(number, curve);
+  const y = chosen.log ? Math.log10(placed(end)) : placed(end);
   return {
     xref: "paper", x: 1, xanchor: "right", yref: "y", y, yanchor: "bottom", showarrow: false,
-    text: plain(`${method.name} ${Number(curve.mean.at(-1).toPrecision(3))}`),
+    text: plain(`${method.name} ${Number(end.toPrecision(3))}`),
     font: { color: colour(method), size: narrow() ? 10 : 12 }, bgcolor: faded(variable("--ground"), 0.75),
   };
 }
@@ -100,9 +117,10 @@ function drawCurves() {
     ...(aim ? [targetLine(last)] : []),
     ...ends.map(([n, c]) => referenceLine(n, c, last)),
     ...contest.map(([n, c]) => line(n, c)),
+    ...contest.filter(([n]) => data.methods[n].kept.length).map(([n, c]) => keptRounds(n, c)),
   ];
   const axis = AXES[chosen.axis];
-  const range = valueRange(contest, [...(aim ? [placed(data.target)] : []), ...ends.map(([, c]) => c.y.at(-1))]);
+  const range = valueRange(contest, [...(aim ? [placed(data.target)] : []), ...ends.map(([n, c]) => placed(endOf(n, c)))]);
   describeCurves(range !== null);
   return draw(byId("curves-chart"), traces, {
     xaxis: { title: { text: axis.title }, rangemode: "tozero", unifiedhovertitle: { text: axis.hover } },
@@ -121,6 +139,7 @@ function describeCurves(zoomed) {
     start ? "Round 0 is the model before training." : "",
     zoomed ? "The axis shows the values where lines differ; tick “whole range” for all of them." : "",
     references().length ? `${listed(references().map((m) => m.name))}: where it ended, as a line to compare with.` : "",
+    data.methods.some((m) => m.kept.length) ? "Rings: the rounds that were kept, of which all results at the end are." : "",
     unequal ? "Seeds are of unequal length: the mean is over those that got so far." : "",
     without.length ? `Not measured by ${without.join(", ")}.` : "",
     lowerIsBetter() ? "Lower is better." : "",

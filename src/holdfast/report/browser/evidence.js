@@ -90,7 +90,7 @@ function buildSites() {
   const headings = data.methods.map((method) => [swatch(method), method.name]);
   fillTable(byId("sites-table"), [named ? "site" : "client", "training rows", "test rows", ...headings], [rows]);
   byId("sites-note").textContent = [
-    `${metric[0].toUpperCase()}${metric.slice(1)} on each client’s own test rows by the model it would use there, mean over runs; the better, the darker. Point at a figure for its interval.`,
+    `${metric[0].toUpperCase()}${metric.slice(1)} on each client’s own test rows by the model it would use there, mean over runs; the better, the stronger the colour. Point at a figure for its interval.`,
     lower ? "Lower is better." : "",
     sites.some((s) => s.tested < few) ? `With fewer than ${few} test rows a figure says little.` : "",
     "Click a heading to sort.",

@@ -84,7 +84,8 @@ function buildStandings() {
   const open = data.highlights.some((h) => h.open);
   buildTable(byId("standings-table"), columns, rows, columns.map((name, n) => (open && name.startsWith("final") ? "" : best[n])));
   const several = data.methods.some((m) => m.seeds > 1);
-  const parts = [several ? "Mean ± standard deviation over seeds." : "A single seed."];
+  const over = data.scatter ? "all runs, of every split and seed" : "seeds";
+  const parts = [several ? `Mean ± standard deviation over ${over}.` : "A single seed."];
   if (data.window > 1) parts.push(`Final: the mean of the last ${data.window} evaluations; curves are of single ones.`);
   parts.push(...data.notes, "Megabytes count both directions. Click a heading to sort.");
   byId("standings-note").textContent = parts.join("\n");
