@@ -155,3 +155,45 @@ def test_repeats_that_would_change_nothing_are_refused(tmp_path, monkeypatch):
     said = holdfast("run", tmp_path / "e.toml", "--dry-run")
     assert said.exit_code == 2
     assert "split 5 is the same as split 3" in " ".join(said.output.split())
+
+
+def test_points_of_a_sweep_are_run_on_every_split(tmp_path):
+    file = FILE.replace("seeds = 2", "seeds = 1").replace("rounds = 2", "rounds = 1")
+    file = file.replace('[[algorithm]]\nname = "local_only"\n', "")
+    file += '\n[sweep]\n"local.learning_rate" = [0.1, 0.2]\n'
+    (tmp_path / "e.toml").write_text(file)
+    said = holdfast("run", tmp_path / "e.toml", "--out", tmp_path / "run", "--no-report")
+    assert said.exit_code == 0, said.output
+    found = results.load([tmp_path / "run"])
+    assert [m.splits for m in found.methods] == [(3, 5), (3, 5)]
+    assert "2 methods x 2 splits x 1 seed = 4 runs" in said.output
+
+
+POPULATIONS = """
+[[population]]
+name = "one"
+
+[[population]]
+name = "two"
+partition = { name = "iid", clients = 2 }
+"""
+
+
+def test_every_population_is_drawn_anew(tmp_path):
+    first = FILE.replace('[[algorithm]]\nname = "local_only"\n', POPULATIONS)
+    first = first.replace("seeds = 2", "seeds = 1").replace("rounds = 2", "rounds = 1")
+    plain = first.replace("splits = [3, 5]", "seed = 5").replace('"digits"', '"digits"\nseed = 5')
+    plain = plain.replace("clients = 2 }", "clients = 2, seed = 5 }")
+    for name, text in (("several", first), ("plain", plain)):
+        (tmp_path / f"{name}.toml").write_text(text)
+        said = holdfast("run", tmp_path / f"{name}.toml", "--out", tmp_path / name, "--no-report")
+        assert said.exit_code == 0, said.output
+    for name in SAME:
+        one = tmp_path / "several/methods/fedavg/split-5/seed-0" / name
+        other = tmp_path / "plain/methods/fedavg/seed-0" / name
+        assert one.read_bytes() == other.read_bytes(), name
+    inside = first.replace("clients = 2 }", "clients = 2, repeats = 2 }")
+    (tmp_path / "inside.toml").write_text(inside)
+    said = holdfast("run", tmp_path / "inside.toml", "--dry-run")
+    assert said.exit_code == 2
+    assert "give it in [partition]" in " ".join(said.output.split())
