@@ -49,6 +49,9 @@ def turning(results: Results) -> Iterator[Flag]:
     what had been won (or half of a loss), and three times the noise between evaluations.
     """
     for method in results.methods:
+        # Where an earlier round was kept, results are of that one.
+        if any(method.kept_rounds):
+            continue
         for metric in _looked_at(results):
             found = _turn(method, metric, results)
             if found is not None:
