@@ -179,6 +179,17 @@ def test_mistakes_are_named_with_their_line(site_files, change, message):
         build.study(read(written(site_files, FILE.replace(*change))))
 
 
+def test_groups_are_not_torn_by_validation_drawn_at_random(site_files):
+    text = FILE.replace("missing =", 'group = "age"\nmissing =')
+    torn = text.replace("[data]", "evaluate = { validation = 0.1 }\n[data]")
+    with pytest.raises(ExperimentFileError, match=r"say validation_share = 0\.1 in \[data\]"):
+        build.study(read(written(site_files, torn)))
+    whole = text.replace("missing =", "validation_share = 0.1\nmissing =")
+    (data,) = build.study(read(written(site_files, whole))).datasets
+    assert data.ordered
+    assert len(data.validation.y) > 50
+
+
 @pytest.mark.parametrize("design", ['leave_out = "va"', "unseen = 0.25"])
 def test_sites_that_train_nothing_are_in_the_results_by_name(site_files, folder, design):
     text = FILE.replace("missing =", f"{design}\nmissing =").replace("rounds = 2", "rounds = 1")

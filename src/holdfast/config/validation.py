@@ -33,6 +33,12 @@ def apart(
         return clients, Validation(dataset.validation, _of_clients(dataset, clients))
     if share is None:
         return clients, None
+    if dataset.ordered:
+        raise file.error(
+            ("evaluate", "validation"),
+            f"`validation` draws examples at random, and those of [data] are divided by group or by time; "
+            f"say validation_share = {share:g} in [data], which keeps to that.",
+        )
     with located(file, ("evaluate", "validation")):
         train, own = set_apart(clients, share)
     examples = tree.map(lambda a: np.asarray(a)[own.order], own.examples)

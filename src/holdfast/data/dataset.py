@@ -31,6 +31,8 @@ class Dataset:
         validation_owners: who owns each of them.
         preprocessing: what became of a table's columns, fitted on the training examples; new rows go the
             same way.
+        ordered: whether test examples were taken by whole groups or by time, so that drawing others at random
+            would tear what belongs together.
         class_weights: weights of the classes in the loss, where they are not all 1
             (`hf.models.class_weighted`).
 
@@ -53,6 +55,7 @@ class Dataset:
     validation_owners: Any = None
     preprocessing: Preprocessing | None = None
     class_weights: tuple[float, ...] | None = None
+    ordered: bool = False
 
     def __iter__(self) -> Iterator[Examples]:
         return iter((self.train, self.test))

@@ -78,7 +78,8 @@ def from_arrays(
     told = None if rows["split"] is None else told_parts(rows["split"].tolist(), "split", _WHO)
     part = design.parts(_WHO, rows["client"], n, rows["group"], rows["time"], told)
     check_parts(_WHO, part, design, tested=bool(test_share))
-    found = divided(examples, rows["client"], part, classes, names)
+    ordered = group is not None or time is not None
+    found = divided(examples, rows["client"], part, classes, names, ordered=ordered)
     remedy = "divide each column by its deviation among the training examples, or give a table"
     warn_of_scales(_WHO, found.train.x, None, remedy)
     return found

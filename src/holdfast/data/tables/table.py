@@ -150,7 +150,8 @@ def table(
     check_parts(WHO, part, design, tested=test_share != 0)
     made = preprocessing or _fitted(raw, inputs, labels, part, owners, settings)
     _warn(raw, inputs, part, settings, made)
-    return _dataset(raw, made, labels, part, owners, class_weight)
+    found = _dataset(raw, made, labels, part, owners, class_weight)
+    return dataclasses.replace(found, ordered=group is not None or time is not None)
 
 
 def _missing_values(given: Any) -> MissingValues:
