@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 from holdfast.cli import app
@@ -260,9 +261,12 @@ def test_run_compare_resume_and_the_same_bits_as_alone(folder):
     holdfast("run", "alone.toml", "--out", "alone", "--no-report", *alone)
     swept, single = "all/methods/feddyn-alpha=0.1-learning_rate=0.2", "alone/methods/feddyn"
     for seed in ("seed-0", "seed-1"):
-        for name in ("params.safetensors", "history.jsonl", "ledger.jsonl", "clients.json"):
+        for name in ("predictions.safetensors", "history.jsonl", "ledger.jsonl", "clients.json"):
             one, two = (folder / p / seed / name for p in (swept, single))
             assert one.read_bytes() == two.read_bytes()
+        # The file of the model names the method it is of.
+        one, two = (load_file(folder / p / seed / "params.safetensors") for p in (swept, single))
+        assert {n: a.tobytes() for n, a in one.items()} == {n: a.tobytes() for n, a in two.items()}
 
     said = holdfast("compare", "all", "--metric", "loss", "--target", 0.5)
     assert "feddyn alpha=0.1, learning_rate=0.2" in said
