@@ -41,6 +41,7 @@ def folders(tmp_path, monkeypatch):
         about = {"methods": [{"name": "fedavg", "folder": "fedavg"}, {"name": "feddyn"}]}
         (tmp_path / name / "methods.json").write_text(json.dumps(about))
         history = tmp_path / name / "methods" / "fedavg" / "seed-0" / "history.jsonl"
+        (tmp_path / name / "split.json").write_text('{"names": ["cleveland", "zurich"]}')
         history.write_text('{"round": 0, "accuracy": 0.1, "loss": 2.0}\n')
     (tmp_path / "mine.toml").write_text("rounds = 1")
 
@@ -84,6 +85,8 @@ def test_what_is_in_the_folders_given():
     assert asked("compare", "runs/digits", "--baseline", "") == ["fedavg", "feddyn"]
     assert asked("compare", "runs/digits", "--metric", "") == ["accuracy", "loss"]
     assert asked("compare", "nowhere", "--baseline", "") == []
+    assert asked("predict", "runs/digits", "new.csv", "--method", "fedd") == ["feddyn"]
+    assert asked("predict", "runs/digits", "new.csv", "--client", "") == ["cleveland", "zurich"]
 
 
 def test_names_are_kept_so_that_the_next_time_needs_no_jax(tmp_path):

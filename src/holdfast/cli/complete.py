@@ -79,6 +79,16 @@ def methods(ctx: typer.Context, incomplete: str) -> list[str]:
     return [name for name in found if name.startswith(incomplete)]
 
 
+def clients(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Clients of the folders given before, by the names they have there."""
+    found: dict[str, None] = {}
+    for folder in _given(ctx):
+        with contextlib.suppress(OSError, ValueError, TypeError):  # damaged: no offers
+            about = json.loads((folder / "split.json").read_text("utf-8"))
+            found |= dict.fromkeys(map(str, about.get("names") or ()))
+    return [name for name in found if name.startswith(incomplete)]
+
+
 def metrics(ctx: typer.Context, incomplete: str) -> list[str]:
     """What was measured in the folders given before."""
     found: dict[str, None] = {}
@@ -91,7 +101,8 @@ def metrics(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def _given(ctx: typer.Context) -> list[Path]:
     # Before an option that waits for its value, folders have not been told from other words yet.
-    words = ctx.params.get("folders") or ctx.args
+    one = ctx.params.get("source")
+    words = ctx.params.get("folders") or ([one] if one else ctx.args)
     return [Path(word) for word in words if _is_run(Path(word))]
 
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from holdfast.cli import complete
 from holdfast.cli.console import out, printable
+from holdfast.cli.machine import use_if_given
 from holdfast.cli.options import Trusted
 from holdfast.errors import HoldfastError
 
@@ -32,7 +33,11 @@ Method = Annotated[
     ),
 ]
 Client = Annotated[
-    str | None, typer.Option(help="Whose model, where clients have models of their own.")
+    str | None,
+    typer.Option(
+        help="Whose model, where clients have models of their own.",
+        autocompletion=complete.clients,
+    ),
 ]
 Server = Annotated[
     bool,
@@ -143,6 +148,7 @@ def _loaded(
 ) -> "SavedModel":
     from holdfast.runs.load import load
 
+    use_if_given()
     if server and client is not None:
         raise HoldfastError("--server and --client are given; give one of them.")
     found = load(source, method, seed, split, client, trust=trust)
