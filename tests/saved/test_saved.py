@@ -365,5 +365,28 @@ def test_an_ensemble_is_saved_with_both_of_its_models(tmp_path):
     np.testing.assert_allclose(saved.server.predict_proba(x), server, atol=1e-6)
     with pytest.raises(hf.HoldfastError, match="its examples have the fields own, local, alpha"):
         hf.load(run.save(tmp_path / "half.safetensors"))
-    with pytest.raises(hf.HoldfastError, match="give a run of this ensemble's model"):
+    with pytest.raises(hf.HoldfastError, match="give one of this ensemble's model"):
         both.save(trained(hf.algorithms.fedavg()), tmp_path / "other.safetensors")
+
+
+def test_sets_hold_the_label_as_often_as_promised(tmp_path):
+    run = trained(hf.algorithms.fedavg())
+    saved = hf.load(run.save(tmp_path / "model.safetensors"))
+    x, y = tiny_clients(seed=3).examples
+    # Each of the rows takes its turn as the new one; the share that is covered is exact.
+    for coverage in (0.5, 0.8, 0.9):
+        held = [saved.calibrate(np.delete(x, i, 0), np.delete(y, i)) for i in range(len(x))]
+        covered = [m.sets(x[i : i + 1], coverage)[0, y[i]] for i, m in enumerate(held)]
+        assert coverage <= np.mean(covered) <= coverage + 1 / len(x) + 1e-9
+    sure = hf.load(saved.calibrate(x, y).save(tmp_path / "sure.safetensors"))
+    np.testing.assert_array_equal(sure.sets(x), saved.calibrate(x, y).sets(x))
+    assert saved.calibrate(x[:8], y[:8]).sets(x, 0.9).all()  # too few to promise anything
+    for wrong, message in (
+        (lambda: saved.sets(x), "the model is not calibrated"),
+        (lambda: sure.sets(x, 1.0), r"coverage=1\.0; give a share"),
+        (lambda: sure.intervals(x), "predicts labels; use sets"),
+        (lambda: saved.calibrate(x, y[1:]), "32 labels for 33 rows"),
+        (lambda: saved.calibrate(x, y + 7), r"row 0 \(from 0\) is '\d', and labels are 0, 1, 2"),
+    ):
+        with pytest.raises(hf.HoldfastError, match=message):
+            wrong()

@@ -91,8 +91,7 @@ class Ensemble:
         """
         if run.experiment.model != self.model:
             raise HoldfastError(
-                f"ensemble: the run trained {run.experiment.model.name}; give a run of this ensemble's "
-                f"model.",
+                f"ensemble: the run trained {run.experiment.model.name}; give one of this ensemble's model.",
                 about=("run",),
             )
         clients = run.experiment.clients
@@ -104,7 +103,7 @@ class Ensemble:
             }
             for i in range(len(clients))
         ]
-        saving = Saving(run.simulation, run.state, data=data)
+        saving = Saving(run.simulation, run.deployed, data=data, kept=run.kept)
         model = mixture(self.base)
         about = saving.description_of(model, clients.examples.own, models[0])
         # Of the server's model alone the ensemble is the one at alpha 1.

@@ -15,6 +15,7 @@ from holdfast.data.tables.files import looks_like_data, read_table
 from holdfast.errors import HoldfastError, did_you_mean
 from holdfast.record.files import write_whole
 from holdfast.saved.description import Columns
+from holdfast.saved.labels import label_numbers
 from holdfast.saved.model import SavedModel
 
 _WHO = "predict"
@@ -122,7 +123,7 @@ def predict_file(
         rows or {"row": np.arange(len(found))},
         shown,
         shown["prediction"],
-        None if truth is None else _truth(saved, str(label), truth),
+        None if truth is None else _truth(saved, str(label), truth, found),
         found if saved.description.task != "numbers" else None,
         _labels(saved, found),
     )
@@ -192,7 +193,9 @@ def _table(path: Path, columns: Columns | None) -> dict[str, np.ndarray]:
     return found
 
 
-def _truth(saved: SavedModel, label: str, values: np.ndarray) -> np.ndarray | None:
+def _truth(
+    saved: SavedModel, label: str, values: np.ndarray, probabilities: np.ndarray
+) -> np.ndarray | None:
     """What was to be predicted, as the model numbers it; None where no row says it."""
     columns, made = saved.description.columns, saved.preprocessing
     missing = frozenset({""}) if made is None else made.missing_values.column(label)
@@ -202,16 +205,5 @@ def _truth(saved: SavedModel, label: str, values: np.ndarray) -> np.ndarray | No
     said = [text(value) for value in values]
     if all(value is None or value in missing for value in said):
         return None
-    names = saved.label_names
-    known = {str(text(name)): i for i, name in enumerate(names)} if names is not None else {}
-    if columns is not None and columns.positive is not None:
-        known = {str(s): int(s in columns.positive) for s in said if s is not None}
-    elif names is None:
-        known = {str(i): i for i in range(saved.classes or 0)}
-    for row, value in enumerate(said):
-        if value not in known:
-            raise HoldfastError(
-                f"{_WHO}: row {row} (from 0), column `{label}` is {value!r}, and labels are "
-                f"{', '.join(known)}; leave that column empty in all rows, or out, to predict alone."
-            )
-    return np.array([known[str(value)] for value in said])
+    classes = len(_labels(saved, probabilities))
+    return label_numbers(values, columns, classes, f"{_WHO}: column `{label}`")

@@ -52,6 +52,7 @@ class Description:
     server_trained: bool = True  # whether the server's model is other than it began
     adapts: bool = False  # a client uses the server's model after local steps on its own data
     not_stored: str = ""  # why the clients' own models are not in the run folder
+    scores: tuple[float, ...] = ()  # of rows it was calibrated with, in no order
     kept: str = ""  # why the parameters are of this round, if it is not the last
     format: int = FORMAT
 

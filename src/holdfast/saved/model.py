@@ -13,8 +13,9 @@ from jax import tree
 from holdfast.data.clients import Examples
 from holdfast.errors import HoldfastError, did_you_mean
 from holdfast.models.model import Model
-from holdfast.saved import file, rows
+from holdfast.saved import conformal, file, rows
 from holdfast.saved.description import Description
+from holdfast.saved.labels import label_numbers
 from holdfast.trees import Tree, paths
 
 _MOST_NAMED = 12
@@ -46,7 +47,7 @@ class SavedModel:
         SavedModel(fedavg, round 5: softmax_regression, 64 inputs, 10 classes)
         >>> rows = data.test.x[::100]
         >>> saved.predict(rows).tolist(), data.test.y[::100].tolist()
-        ([6, 9, 3, 2], [6, 9, 3, 2])
+        ([6, 1, 9, 2], [6, 1, 9, 2])
         >>> saved.predict_proba(rows).shape
         (4, 10)
     """
@@ -287,6 +288,84 @@ class SavedModel:
         if self.description.task == "labels":
             return found > 0.5
         return self.named(found.argmax(axis=-1))
+
+    def calibrate(self, table: Any, labels: Any) -> "SavedModel":
+        """The model with what `sets` and `intervals` rest on: how wrong it is on rows it has never seen.
+
+        Args:
+            table: rows that were neither trained on nor chosen by, as for `predict`.
+            labels: their labels, by name where labels have names; or their numbers.
+
+        Example:
+            >>> import holdfast as hf
+            >>> import numpy as np, tempfile
+            >>> x = np.linspace(0, 1, 40)[:, None]
+            >>> y = 3 * x[:, 0] + np.where(np.arange(40) % 2, 0.1, -0.1)
+            >>> train = hf.Clients.from_datasets([hf.Examples(x[:20], y[:20])])
+            >>> model, local = hf.models.least_squares(), hf.Local(learning_rate=0.5, steps=400)
+            >>> run = hf.simulate(hf.algorithms.fedavg(), model, train, local, rounds=1)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     saved = hf.load(run.save(f"{folder}/line.safetensors"))
+            >>> sure = saved.calibrate(x[20:], y[20:])
+            >>> low, high = sure.intervals(np.array([[0.5]]), coverage=0.9)[0]
+            >>> bool(low < 1.5 < high)
+            True
+        """
+        columns, task = self.description.columns, self.description.task
+        if task == "numbers":
+            numbers = np.asarray(labels, np.float64)
+            predicted = self.predict(table)
+            if numbers.shape != predicted.shape or not np.isfinite(numbers).all():
+                raise HoldfastError(
+                    f"calibrate: labels of shape {numbers.shape} for predictions of {predicted.shape}; give "
+                    f"a finite number for each row.",
+                    about=("labels",),
+                )
+            scores = conformal.scores_of_numbers(predicted, numbers)
+        else:
+            found = self._one_label("calibrate", table)
+            known = label_numbers(labels, columns, self.classes, "calibrate")
+            if len(known) != len(found):
+                raise HoldfastError(
+                    f"calibrate: {len(known)} labels for {len(found)} rows; give one for each.",
+                    about=("labels",),
+                )
+            scores = conformal.scores_of_labels(found, known)
+        return dataclasses.replace(
+            self, description=dataclasses.replace(self.description, scores=scores)
+        )
+
+    def sets(self, table: Any, coverage: float = 0.9) -> np.ndarray:
+        """Which labels a row may have, a truth value for each: the right one among them as often as asked.
+
+        Needs `calibrate`, and holds of rows like those it was calibrated with, all together.
+        """
+        least = conformal.threshold(self.description.scores, coverage, "sets")
+        return 1 - self._one_label("sets", table).astype(np.float64) <= least
+
+    def intervals(self, table: Any, coverage: float = 0.9) -> np.ndarray:
+        """From where to where a row's number may be, as often as `coverage`; needs `calibrate`."""
+        if self.description.task != "numbers":
+            raise HoldfastError(
+                f"intervals: {self.model.name} predicts labels; use sets.", about=("table",)
+            )
+        far = conformal.threshold(self.description.scores, coverage, "intervals")
+        found = np.asarray(self.predict(table), np.float64)
+        return np.stack([found - far, found + far], axis=-1)
+
+    def _one_label(self, what: str, table: Any) -> np.ndarray:
+        """Probabilities of a model that gives every row one label."""
+        if self.description.task not in ("classes", "binary"):
+            raise HoldfastError(
+                f"{what}: {self.model.name} does not predict one label for each row; "
+                + ("use intervals." if self.description.task == "numbers" else "use predict_proba.")
+            )
+        found = self.predict_proba(table)
+        if found.ndim != 2:
+            raise HoldfastError(
+                f"{what}: {self.model.name} predicts {found.shape[1:]} for each row; use predict_proba."
+            )
+        return found
 
     def named(self, labels: np.ndarray) -> np.ndarray:
         """Labels by their names, where they have names."""
