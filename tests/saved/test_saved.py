@@ -390,3 +390,19 @@ def test_sets_hold_the_label_as_often_as_promised(tmp_path):
     ):
         with pytest.raises(hf.HoldfastError, match=message):
             wrong()
+
+
+def test_the_best_round_is_saved_where_it_is_kept_and_the_file_says_so(tmp_path):
+    x, y = tiny_clients(seed=3).examples
+    stop = hf.EarlyStopping("validation_loss", keep="best")
+    settings = {"evaluate": hf.evaluate.on(hf.Examples(x, y), name="validation"), "stop": stop}
+    local = hf.Local(learning_rate=2.0, steps=5, batch_size=4)  # it overfits at once
+    run = hf.simulate(hf.algorithms.fedavg(), MODEL, tiny_clients(), local, rounds=4, **settings)
+    assert run.deployed.round < 4
+    saved = hf.load(run.save(tmp_path / "best.safetensors"))
+    assert same_bits(saved.params, run.params)
+    assert not same_bits(saved.params, run.state.params)
+    assert saved.description.round == run.deployed.round
+    assert (
+        saved.description.kept == f"round {run.deployed.round} of 4 was the best by validation_loss"
+    )

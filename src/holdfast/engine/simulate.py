@@ -126,6 +126,14 @@ class Run:
         return None if stop is None else stop.why(self.history, self.history.directions)
 
     @property
+    def kept(self) -> str:
+        """Why what is used is not of the last round, in words; empty if it is."""
+        stop, round, last = self.experiment.stop, self.deployed.round, self.state.round
+        if stop is None or round == last:
+            return ""
+        return f"round {round} of {last} was the best by {stop.metric}"
+
+    @property
     def params(self) -> Tree:
         """The server's model; of the best round, if early stopping keeps it."""
         return self.deployed.params
@@ -218,7 +226,7 @@ class Run:
             >>> saved.clients, saved.for_client("b").predict(np.array([[10.0]])).round(2).tolist()
             (('a', 'b'), [20.0])
         """
-        saving = Saving(self.simulation, self.deployed, data=data)
+        saving = Saving(self.simulation, self.deployed, data=data, kept=self.kept)
         if client is not None:
             return file.write(Path(path), *saving.client(client))
         return file.write(Path(path), *(saving.everybody() if saving.personal else saving.server()))

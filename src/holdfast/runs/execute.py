@@ -246,7 +246,7 @@ def _run(
         on_round=on_round,
     )
     data = study.datasets[0] if len(study.datasets) == 1 else None
-    saving = Saving(run.simulation, run.deployed, method.label, data, study.table)
+    saving = Saving(run.simulation, run.deployed, method.label, data, study.table, run.kept)
     told = partial(_tell, folder, progress, f"{method.label}, seed {seed}")
     write_results(run, files, study.clients, study.tests, study.metrics, saving, told)
     return run
@@ -269,7 +269,7 @@ def write_results(
     measured, predictions = (
         ({}, None) if tests is None else _at_clients(run, clients, tests, metrics)
     )
-    server, personal = as_files(saving or Saving(run.simulation, run.deployed), told)
+    server, personal = as_files(saving or Saving(run.simulation, run.deployed, kept=run.kept), told)
     start, chosen = run.simulation.measure_start(), _chosen(run)
     files.finish(server, measured, predictions, start, personal, chosen)
 
