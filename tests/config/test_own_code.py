@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+import holdfast
 from holdfast.cli import app
 from holdfast.config import own_code
 from holdfast.config.build import study
@@ -193,3 +195,18 @@ def test_every_kind_of_own_function_is_checked(folder, kind, old, body):
     said = refused(GOOD.replace(f'name = "{old}"', 'name = "rules.py:f"'), "--dry-run")
     assert "experiment.toml, line" in said
     assert f"{kind} `rules.py:f`" in said
+
+
+def test_a_file_in_the_current_folder_is_no_module_of_the_command(tmp_path):
+    (tmp_path / "random.py").write_text("raise SystemExit('run unasked')\n")
+    sources = str(Path(holdfast.__file__).parents[1])
+    said = subprocess.run(
+        [sys.executable, "-m", "holdfast", "list", "cohorts"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": sources},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
+    assert "bernoulli" in said.stdout

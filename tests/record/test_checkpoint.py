@@ -1,5 +1,6 @@
 """Stopped at any moment and gone on with, a run ends in the same bits."""
 
+import json
 import os
 import signal
 import subprocess
@@ -251,3 +252,20 @@ def test_another_way_on_from_an_older_state_has_a_journal_of_its_own(tmp_path):
         store.save(state, identity)
     assert len(list(tmp_path.glob("rounds-*.jsonl"))) == 2
     assert_same(run(3, checkpoint=tmp_path), run(3))
+
+
+def test_a_save_damaged_anywhere_in_its_header_is_only_damaged(tmp_path):
+    run(2, checkpoint=tmp_path)
+    path = hf.Checkpoint(tmp_path).files()[-1]
+    whole = path.read_bytes()
+    size = int.from_bytes(whole[:8], "little")
+    assert module.header(path)["round"] == "2"
+    for at in range(8 + size):
+        for bit in (1, 16):
+            damaged = bytearray(whole)
+            damaged[at] ^= bit
+            path.write_bytes(damaged)
+            about = module.header(path)
+            assert about == {} or isinstance(json.loads(about.get("identity", "{}")), dict)
+    path.write_bytes(whole)
+    assert len(module.saved_rounds(tmp_path)) == 2

@@ -213,3 +213,21 @@ def test_what_was_killed_before_it_was_described_is_begun_again(run, tmp_path):
     assert said.exit_code == 2
     assert "exists already" in said.output
     assert json.loads((begun / "environment.json").read_text())["packages"]
+
+
+@pytest.mark.parametrize("name", ["history.jsonl", "timing.jsonl"])
+def test_a_changed_digit_of_an_unfinished_run_is_refused_where_a_save_has_the_round(run, name):
+    (run / SEED / "complete.sha256").unlink()
+    (run / SEED / "params.safetensors").unlink()
+    assert holdfast("compare", run).exit_code == 0
+    path = run / SEED / name
+    lines = path.read_text().splitlines(keepends=True)
+    at = max(i for i, c in enumerate(lines[4]) if c.isdigit())
+    lines[4] = f"{lines[4][:at]}{(int(lines[4][at]) + 1) % 10}{lines[4][at + 1 :]}"
+    path.write_text("".join(lines))
+    for command in ("compare", "report"):
+        said = holdfast(command, run)
+        assert said.exit_code == 2, said.output
+        assert f"{path} is damaged (round 5 is not that of the save)" in said.output
+    assert holdfast("resume", run, "--no-report").exit_code == 0
+    assert holdfast("compare", run).exit_code == 0

@@ -129,7 +129,8 @@ def _divide(count: int, coordinator: str | None, rank: int) -> None:
     elif coordinator is not None:
         processes.connect(coordinator, count, rank)
     elif count > 1:
-        again = [sys.executable, "-m", "holdfast", *sys.argv[1:]]
+        # -P: modules are not looked for in the current folder, which may have a random.py of its own.
+        again = [sys.executable, "-P", "-m", "holdfast", *sys.argv[1:]]
         raise typer.Exit(processes.launch(again, count))
     else:
         return

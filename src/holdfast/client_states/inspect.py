@@ -43,8 +43,9 @@ def inspect(folder: Path) -> None:
         raise DamagedStatesError(
             f"{path} is cut short ({size} bytes, and its header says {needed})"
         )
+    # -P: no modules from the current folder.
     walked = subprocess.run(
-        [sys.executable, "-c", _WALK, str(folder)], capture_output=True, check=False
+        [sys.executable, "-P", "-c", _WALK, str(folder)], capture_output=True, check=False
     )
     if walked.returncode != 0:
         raise DamagedStatesError(f"{path} is damaged (its pages cannot be read)")

@@ -28,6 +28,7 @@ from holdfast.errors import (
 )
 from holdfast.record import journal
 from holdfast.record.files import write_whole
+from holdfast.record.history import Record
 from holdfast.record.identity import first_difference
 from holdfast.record.journal import Extent, Journal, JournalError
 from holdfast.record.state import Kept, RunState
@@ -219,9 +220,28 @@ def header(path: Path) -> dict[str, Any]:
         size = int.from_bytes(file.read(8), "little")
         found = file.read(size) if size < path.stat().st_size else b""
     try:
-        return json.loads(found)["__metadata__"]
-    except ValueError:  # damaged; `load` says so
+        about: dict[str, Any] = json.loads(found)["__metadata__"]
+        # What is read of it without its checksum can be read.
+        if "journal" in about:
+            Extent(*json.loads(about["journal"]))
+        database = json.loads(about.get("database", "null"))
+        _ = database and (database["folder"], database["version"])
+        json.loads(about.get("identity", "{}"))
+        return about
+    except (ValueError, KeyError, TypeError, AttributeError):  # damaged; `load` says so
         return {}
+
+
+def saved_rounds(folder: Path) -> list[Record]:
+    """The rounds of the newest save whose journal is whole; none without one."""
+    for path in reversed(Checkpoint(folder).files()):
+        about = header(path)
+        try:
+            if "journal" in about:
+                return journal.records(folder, Extent(*json.loads(about["journal"])))
+        except JournalError:
+            continue
+    return []
 
 
 def _relative(path: Path, folder: Path) -> str:

@@ -92,6 +92,18 @@ class Journal:
 
 def read(folder: Path, extent: Extent, like: RunState) -> tuple[History, Ledger]:
     """History and ledger of a save, checked."""
+    pairs = _pairs(folder, extent)
+    entries = Log(Entry(*map(_untuple, entry)) for _, entry in pairs)
+    history = History(tuple(record for record, _ in pairs), like.history.directions)
+    return history, Ledger(like.ledger.model_bytes, entries)
+
+
+def records(folder: Path, extent: Extent) -> list[Record]:
+    """What was measured in the rounds of a save, checked."""
+    return [record for record, _ in _pairs(folder, extent)]
+
+
+def _pairs(folder: Path, extent: Extent) -> list[tuple[Record, list[Any]]]:
     path = folder / extent.file
     if not path.exists():
         raise JournalError(f"{path.name} is missing")
@@ -99,10 +111,7 @@ def read(folder: Path, extent: Extent, like: RunState) -> tuple[History, Ledger]
         content = file.read(extent.bytes)
     if hashlib.sha256(content).hexdigest() != extent.digest:
         raise JournalError(f"{path.name} is damaged (its checksum does not fit)")
-    pairs = [json.loads(line) for line in content.splitlines()]
-    entries = Log(Entry(*map(_untuple, entry)) for _, entry in pairs)
-    history = History(tuple(record for record, _ in pairs), like.history.directions)
-    return history, Ledger(like.ledger.model_bytes, entries)
+    return [json.loads(line) for line in content.splitlines()]
 
 
 def _untuple(value: Any) -> Any:

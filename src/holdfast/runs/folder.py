@@ -33,7 +33,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,6 +44,7 @@ from holdfast import processes
 from holdfast.config.file import ExperimentFile, read
 from holdfast.errors import HoldfastError, file_errors_said
 from holdfast.metrics.metric import Declared, directions
+from holdfast.record.checkpoint import saved_rounds
 from holdfast.record.files import PARTIAL, checksums, damaged, write_whole
 from holdfast.record.history import History, Record
 from holdfast.record.ledger import Entry
@@ -198,8 +199,21 @@ class SeedFolder:
                 f"{len(seconds)} rounds, and {len(measured)} in history.jsonl",
                 self._remedy,
             )
+        self._refuse_other_rounds("history.jsonl", measured, _without_time)
+        self._refuse_other_rounds("timing.jsonl", seconds, _time_alone)
         both = zip(measured, seconds, strict=False)
         return History(tuple({**m, **s} for m, s in both), directions)
+
+    def _refuse_other_rounds(
+        self, name: str, found: list[Record], part: Callable[[Record], Record]
+    ) -> None:
+        """A run that has not ended has no checksums yet, but its saves have its rounds."""
+        if self.sums_file.exists():
+            return
+        for record, saved in zip(found, saved_rounds(self.checkpoints), strict=False):
+            if _json_lines([record]) != _json_lines([part(saved)]):
+                what = f"round {saved['round']} is not that of the save"
+                raise damage(self.path / name, what, self._remedy)
 
     def start(self) -> dict[str, Any]:
         """What was measured of the model before the first round; empty if the run has not ended, or is
