@@ -109,6 +109,34 @@ def test_metrics_of_whole_sets_and_validation_examples(runs):
     assert len(found.results.folders[0].seeds("fedavg")[0].predictions()) > 100
 
 
+def on_another_split(run, algorithm, seed):
+    """The same experiment with the data drawn anew."""
+    train = hf.data.breast_cancer().train
+    changed = dataclasses.replace(
+        run.experiment,
+        algorithm=algorithm,
+        clients=hf.data.partition.iid(train, clients=4, seed=seed),
+    )
+    return hf.simulate(changed, rounds=3)
+
+
+def test_splits_of_the_data_are_told_apart(runs):
+    methods = (hf.algorithms.fedavg(), hf.algorithms.local_only())
+    several = [on_another_split(runs[0], a, seed) for a in methods for seed in (1, 2, 3)]
+    found = hf.compare(several)
+    assert [m.splits for m in found.results.methods] == [(0, 1, 2)] * 2
+    # Paired by split: the same rows, of models that were trained on the same data.
+    keys = [list(m.predictions) for m in found.results.methods]
+    assert keys[0] == keys[1] == [(0, 0), (1, 0), (2, 0)]
+    assert "of one split" not in found.verdict.text
+    # The test set is one and the same.
+    about = found.results.folders[0].description()["splits"]
+    assert about == {"numbers": [0, 1, 2], "tested_per_trained": None}
+    one = hf.compare({"here": several[0], "there": several[1]})
+    assert [m.splits for m in one.results.methods] == [(0,), (1,)]
+    assert "here" in repr(one)
+
+
 def test_the_verdict_is_said(runs):
     experiment = runs[0].experiment
     alone = [
@@ -205,7 +233,7 @@ def test_what_cannot_be_compared_is_refused(runs):
         ([3], "3 is a int; give results of hf.simulate"),
         (3, "3 is a int; give results of hf.simulate"),
         ({"a": "runs/digits"}, "give results of hf.simulate"),
-        ([runs[0], runs[0]], "two runs of `fedavg` have seed 0"),
+        ([runs[0], runs[0]], "two runs of `fedavg` have seed 0 and the same data"),
         ([runs[0], other_rate(runs[0])], "differ in their local training; give them labels"),
         (runs[0].history, "give results of hf.simulate"),
     ):

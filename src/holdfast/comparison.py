@@ -206,8 +206,8 @@ def compare(
 
     Args:
         runs: results of `simulate`, run folders, or a list of both. Runs of one name that differ in
-            nothing but their seed are one method. A dictionary gives labels: each names a run, or a list
-            of runs with seeds of their own.
+            nothing but seed and split of the data are one method. A dictionary gives labels: each names a
+            run, or a list of runs with seeds or splits of their own.
         target: the value to reach.
         metric: what is compared; accuracy unless given, or the first that was measured.
         window: evaluations whose mean must be at the target; 1 unless given.

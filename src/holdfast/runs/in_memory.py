@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary, finalize
 import tomlkit
 
 from holdfast.core.wire import Wire
-from holdfast.data.clients import Clients
+from holdfast.data.clients import Clients, count
 from holdfast.data.held_out import matched_test
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.objective import adapts_by, averages_over
@@ -21,24 +21,26 @@ from holdfast.errors import HoldfastError, brief
 from holdfast.evaluate.evaluators import Personal, ServerModel
 from holdfast.metrics import Metric
 from holdfast.record.history import BOOKKEEPING
-from holdfast.record.identity import describe
+from holdfast.record.identity import describe, digest
 from holdfast.runs.execute import split_of, write_results
 from holdfast.runs.folder import RunFolder, SeedFolder, description
 from holdfast.sweeps.naming import folder_name
 
 # One method with several seeds.
 Methods = dict[str, tuple[Run, ...]]
+# Checksums that tell one split of the data from another.
+Split = tuple[str, ...]
 _written: WeakKeyDictionary[Run, Path] = WeakKeyDictionary()
+_told_apart: WeakKeyDictionary[Run, Split] = WeakKeyDictionary()
 _NOTE = (
     "Made from results of hf.simulate: this says what was run, and cannot be run again by itself."
 )
 
 
 def by_label(runs: Mapping[str, Run | Sequence[Run]] | Iterable[Run], of: str) -> Methods:
-    """Runs by the method they are of, each with seeds of its own.
+    """Runs by the method they are of, each with a seed or a split of the data of its own.
 
-    Without labels, those of one name are one method if nothing but the seed (and the data, which may be
-    split anew for every seed) tells them apart.
+    Without labels, those of one name are one method if nothing but seed and data tells them apart.
     """
     found: dict[str, list[Run]] = {}
     if isinstance(runs, Mapping):
@@ -69,13 +71,42 @@ def _check(label: str, runs: list[Run], of: str) -> None:
                 f"{of}: two runs are called `{label}` and differ in their {other}; {named}.",
                 about=("runs",),
             )
-    seeds = [run.experiment.seed for run in runs]
-    twice = next((seed for seed in seeds if seeds.count(seed) > 1), None)
+    draws = [(run.experiment.seed, _data(run)) for run in runs]
+    twice = next((draw for draw in draws if draws.count(draw) > 1), None)
     if twice is not None:
         raise HoldfastError(
-            f"{of}: two runs of `{label}` have seed {twice}; give each a seed of its own, or {named}.",
+            f"{of}: two runs of `{label}` have seed {twice[0]} and the same data; give each a seed of its "
+            f"own, or {named}.",
             about=("runs",),
         )
+
+
+def _data(run: Run) -> Split:
+    """Which examples are trained on by whom, by whom which are tested on, and the test set as a whole."""
+    given = run.experiment
+    if run not in _told_apart:
+        tests, _ = _tests(given)
+        of = () if tests is None else (tests.contents, tests.examples)
+        _told_apart[run] = tuple(map(digest, (given.clients.contents, *of)))
+    return _told_apart[run]
+
+
+def _splits(methods: Methods) -> dict[Split, int]:
+    """Splits of the data by number, in the order of runs."""
+    data = dict.fromkeys(_data(run) for runs in methods.values() for run in runs)
+    return {key: number for number, key in enumerate(data)}
+
+
+def _about_splits(splits: dict[Split, int], one: Run) -> dict[str, Any] | None:
+    """What a folder says of several splits; None of a single one."""
+    if len(splits) == 1:
+        return None
+    tests, _ = _tests(one.experiment)
+    # Test rows that are drawn with the split, and not the same ones again.
+    own = tests is not None and len({split[-1] for split in splits}) > 1
+    trained = int(one.experiment.clients.sizes.sum())
+    share = count(tests.examples) / max(1, trained) if own and tests is not None else None
+    return {"numbers": list(splits.values()), "tested_per_trained": share}
 
 
 def _difference(one: Experiment, other: Experiment) -> str | None:
@@ -121,7 +152,7 @@ def write(methods: Methods, path: Path) -> RunFolder:
     first = {label: runs[0] for label, runs in methods.items()}
     one = next(iter(first.values()))
     folders = dict(zip(methods, _folders(methods), strict=True))
-    metric = metric_of(methods)
+    metric, splits = metric_of(methods), _splits(methods)
     about = description(
         list(folders.items()),
         None,
@@ -134,12 +165,14 @@ def write(methods: Methods, path: Path) -> RunFolder:
         objectives={label: averages_over(run.simulation.setup) for label, run in first.items()},
         algorithms={label: run.experiment.algorithm.name for label, run in first.items()},
         roles={label: role(run.simulation.setup) for label, run in first.items()},
+        splits=_about_splits(splits, one),
     )
     text = _experiment_file(methods, metric)
     folder = RunFolder.create(path, text, split_of(one.experiment.clients), about)
     for label, runs in methods.items():
         for run in runs:
-            files = folder.seed_folder(folders[label], run.experiment.seed)
+            split = splits[_data(run)] if len(splits) > 1 else None
+            files = folder.seed_folder(folders[label], run.experiment.seed, split)
             shutil.copytree(_files_of(run), files.path)
     return folder
 
