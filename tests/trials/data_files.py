@@ -45,6 +45,7 @@ def make(place: Path) -> dict[str, tuple[Path, Any]]:
     part = {"images": np.zeros((9, 784), np.uint8), "labels": np.arange(9), "writers": np.arange(9)}
     both = {"dataset": {"train": part, "test": part}}
     scipy.io.savemat(place / "emnist.mat", both, do_compression=True)
+    scipy.io.savemat(place / "plain.mat", both, do_compression=False)
 
     def idx(path):
         return read_idx(path.read_bytes(), str(path))
@@ -62,6 +63,7 @@ def make(place: Path) -> dict[str, tuple[Path, Any]]:
         "images.idx": idx,
         "images.gz": idx,
         "emnist.mat": lambda path: hf.data.emnist(folder=path.parent, file=path.name),
+        "plain.mat": lambda path: hf.data.emnist(folder=path.parent, file=path.name),
     }
     found = {name: (place / name, read) for name, read in readers.items()}
     for name in ("x", "y", "test_x", "client"):

@@ -14,6 +14,7 @@ from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
 from holdfast.data.images import as_floats
 from holdfast.data.reserve import Reserve
+from holdfast.data.unpack import damage_said
 from holdfast.errors import HoldfastError, did_you_mean, explain_arguments
 
 PAGE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
@@ -32,6 +33,9 @@ SCALE = ((0.5,) * 3, (0.5,) * 3)
 TRAIN, TEST = 0, 2
 
 Opener = Callable[[str], bytes]
+
+
+_AGAIN = "it is damaged: delete it, and it is fetched again"
 
 
 @explain_arguments
@@ -82,8 +86,10 @@ def celeba(
     files = lists if extracted.is_dir() else [*lists, IMAGES]
     paths = obtain("celeba", files, folder, verify)
 
-    labels = read_attribute(paths[0].read_text(), attribute)
-    who = _pairs(paths[1].read_text())
+    with damage_said("celeba", paths[0], _AGAIN, about=("folder",)):
+        labels = read_attribute(paths[0].read_text(), attribute)
+    with damage_said("celeba", paths[1], _AGAIN, about=("folder",)):
+        who = _pairs(paths[1].read_text())
     pictures, owners = _choose(who, min_examples, people, seed)
     if not pictures:
         raise HoldfastError(
@@ -93,14 +99,16 @@ def celeba(
     with _pictures(extracted if extracted.is_dir() else paths[-1]) as opened:
         x = read_pictures(pictures, opened, size)
     x = as_floats(x, SCALE if normalise else None)
-    y = np.asarray([labels[name] for name in pictures], np.int32)
+    with damage_said("celeba", f"{paths[0]} (a picture)", _AGAIN, about=("folder",)):
+        y = np.asarray([labels[name] for name in pictures], np.int32)
     if people_per_client > 1:
         owners = np.unique(owners, return_inverse=True)[1] // people_per_client
     if not official:
         return reserve.split(x, y, owners, classes=2)
     # Celebrities in the test part train nothing; named, they would be clients without data.
-    part = _pairs(paths[2].read_text())
-    places = np.asarray([part[name] for name in pictures])
+    with damage_said("celeba", paths[2], _AGAIN, about=("folder",)):
+        part = _pairs(paths[2].read_text())
+        places = np.asarray([part[name] for name in pictures])
     seen, unseen = (Examples(x[places == k], y[places == k]) for k in (TRAIN, TEST))
     return Dataset(seen, unseen, owners[places == TRAIN], classes=2)
 

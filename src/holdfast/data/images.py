@@ -259,7 +259,8 @@ def read_emnist(raw: bytes) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarra
     # Of a broken file SciPy raises whatever it trips over.
     except Exception as error:
         raise HoldfastError(
-            f"emnist: the file cannot be read ({error}); give a .mat file of the official matlab.zip."
+            f"emnist: the file cannot be read ({' '.join(str(error).split())}); give a .mat file of the "
+            f"official matlab.zip."
         ) from None
 
 

@@ -22,8 +22,10 @@ from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
 from holdfast.data.reserve import draw_owners
 from holdfast.data.text import numbering, windows
+from holdfast.data.unpack import damage_said
 from holdfast.errors import HoldfastError, explain_arguments
 
+_AGAIN = "a file of posts in it is damaged: delete it, and it is extracted again"
 SITE = "https://storage.googleapis.com/tff-datasets-public"
 # Checksums: TensorFlow Federated, simulation/datasets/stackoverflow.py.
 POSTS = File(
@@ -86,7 +88,11 @@ def stack_overflow(
     (raw_tags,) = contents("stack_overflow", TAGS, folder, verify)
     word_ids, tag_ids = read_words(raw_words, words), read_tags(raw_tags, tags)
     train_path, test_path = _posts(folder, verify)
-    with h5py.File(train_path, "r") as before, h5py.File(test_path, "r") as after:
+    with (
+        damage_said("stack_overflow", train_path.parent, _AGAIN, about=("folder",)),
+        h5py.File(train_path, "r") as before,
+        h5py.File(test_path, "r") as after,
+    ):
         drawn = _choose("stack_overflow", before["examples"], users, seed)
         train, owners = read_posts(before["examples"], drawn, max_examples, word_ids, tag_ids)
         test, test_owners = read_posts(after["examples"], drawn, max_examples, word_ids, tag_ids)
@@ -128,7 +134,11 @@ def stack_overflow_text(
     _check_users(of, users)
     h5py = optional("h5py", "h5py", of)
     paths = _posts(folder, verify)
-    with h5py.File(paths[0], "r") as before, h5py.File(paths[1], "r") as after:
+    with (
+        damage_said(of, paths[0].parent, _AGAIN, about=("folder",)),
+        h5py.File(paths[0], "r") as before,
+        h5py.File(paths[1], "r") as after,
+    ):
         drawn = _choose(of, before["examples"], users, seed)
         texts = [
             {user: _written(part["examples"], user, max_examples) for user in drawn}

@@ -6,6 +6,8 @@ import gzip
 import io
 import lzma
 import os
+import subprocess
+import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -102,12 +104,12 @@ def check_matlab(raw: bytes, what: str) -> None:
     """Refuse a damaged MATLAB file (version 5): SciPy, given one, may end the process by a signal.
 
     Elements must fill the file; compressed ones, as official files have them, are unpacked, which compares
-    their checksums.
+    their checksums; others are read by another process first.
     """
     order = {b"\x00\x01IM": "little", b"\x01\x00MI": "big"}.get(raw[124:128])
     if order is None or 0 in raw[:4]:
         raise ValueError("it has no header of MATLAB 5")
-    place, unpacked = 128, 0
+    place, unpacked, plain = 128, 0, False
     while place < len(raw):
         kind, size = (int.from_bytes(raw[place + k : place + k + 4], order) for k in (0, 4))  # type: ignore[arg-type]
         inside = raw[place + 8 : place + 8 + size]
@@ -115,6 +117,7 @@ def check_matlab(raw: bytes, what: str) -> None:
             raise ValueError(f"the element at byte {place} is damaged")
         if kind == _MATRIX and inside[:8] != b"".join(n.to_bytes(4, order) for n in (6, 8)):  # type: ignore[arg-type]
             raise ValueError(f"the matrix at byte {place} is damaged")
+        plain = plain or kind == _MATRIX
         if kind == _PACKED:
             unpacking, rest = zlib.decompressobj(), inside
             while rest and not unpacking.eof:
@@ -124,6 +127,15 @@ def check_matlab(raw: bytes, what: str) -> None:
             if not unpacking.eof:
                 raise ValueError(f"the element at byte {place} is cut short")
         place += 8 + size
+    # What is not compressed has no checksum: a process of its own reads it first.
+    if plain and subprocess.run(_READ, input=raw, capture_output=True, check=False).returncode != 0:
+        raise ValueError("its elements are damaged")
+
+
+_READ = (
+    *(sys.executable, "-P", "-c"),
+    "import io, sys, scipy.io; scipy.io.loadmat(io.BytesIO(sys.stdin.buffer.read()))",
+)
 
 
 @contextlib.contextmanager
