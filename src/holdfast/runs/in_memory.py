@@ -103,7 +103,8 @@ def _about_splits(splits: dict[Split, int], one: Run) -> dict[str, Any] | None:
         return None
     tests, _ = _tests(one.experiment)
     # Test rows that are drawn with the split, and not the same ones again.
-    own = tests is not None and len({split[-1] for split in splits}) > 1
+    first, *others = (split[-1] for split in splits)
+    own = tests is not None and first not in others
     trained = int(one.experiment.clients.sizes.sum())
     share = count(tests.examples) / max(1, trained) if own and tests is not None else None
     return {"numbers": list(splits.values()), "tested_per_trained": share}
