@@ -86,7 +86,7 @@ def test_results_are_of_the_round_that_is_kept(run, tmp_path):
             assert np.array_equal(kept, python.params[name])
         told = f"{one.label}: round {python.best_round} kept, by validation_loss; 1 of 1 runs ended"
         assert any(note.startswith(told) for note in notes(found, found.methods[0]))
-    assert "of round" in said
+        assert f"round {python.best_round} of {python.state.round}, " in said
 
 
 def test_resumed_it_is_the_same(run, tmp_path):

@@ -61,6 +61,13 @@ for devices in (1, 2):
     )
     bits.append(jax.tree.leaves(_everything(run.state)))
 assert all(np.array_equal(a, b) for a, b in zip(*bits, strict=True)), "populations"
+# The best round is kept, of personal models too.
+from tests.engine.test_stopping import OWN, simulate
+for algorithm in (hf.algorithms.scaffold(), hf.algorithms.local_only()):
+    one, two = (simulate(algorithm, stop=OWN, engine=hf.Engine(devices=d)) for d in (1, 2))
+    assert one.best_round == two.best_round < 12
+    pairs = zip(jax.tree.leaves(one.personal_all()), jax.tree.leaves(two.personal_all()), strict=True)
+    assert all(np.array_equal(a, b) for a, b in pairs), "the best round"
 # Steps so tiny that clients are taken together, as many at a time whatever the devices.
 rng = np.random.default_rng(0)
 parts = [

@@ -247,8 +247,10 @@ def test_the_table(swept):
     assert "> 3" in repr(late)
     with pytest.raises(hf.HoldfastError, match="did you mean `accuracy`"):
         found.best("acuracy")
-    with pytest.raises(hf.HoldfastError, match=r"no point reached accuracy 1\.1 with every seed"):
-        found.best(target=1.1)
+    with pytest.raises(hf.HoldfastError, match=r"no point reached loss -1 with every seed"):
+        found.best("loss", target=-1.0)
+    with pytest.raises(hf.HoldfastError, match=r"target 95 for accuracy, .* give 0\.95"):
+        found.best("accuracy", target=95)
 
 
 def made_up(name, directions=()):

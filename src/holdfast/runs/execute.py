@@ -207,10 +207,10 @@ def _execute(study: Study, folder: RunFolder, progress: Progress, sinks: tuple[S
         history = run.history
         times = history["seconds"].sum(), history["compile_seconds"].sum()
         spent = f"{times[0]:.1f} s, and {times[1]:.1f} s to compile"
-        kept = run.deployed
-        best = f", of round {kept.round} ({run.stopped or 'the best'})" * (kept is not run.state)
-        folder.log(f"{what}: round {run.state.round}, {_last(kept, study.metric)}{best}, {spent}")
-        progress.end(_last(kept, study.metric) + best)
+        said = _last(run, study.metric)
+        why = "" if run.stopped is None else f", {run.stopped}"
+        folder.log(f"{what}: round {run.state.round}, {said}, {spent}{why}")
+        progress.end(said)
     return failures
 
 
@@ -310,7 +310,10 @@ def _at_clients(
     return measured, predicting.done() if found else None
 
 
-def _last(state: RunState, metric: str) -> str:
-    values = [record[metric] for record in state.history if metric in record]
+def _last(run: Run, metric: str) -> str:
+    """What the metric is in the end, or in the round that is kept; and what travelled in all."""
+    kept = run.deployed
+    values = [record[metric] for record in kept.history if metric in record]
     measured = f"{metric} {values[-1]:.4f}" if values else "nothing measured"
-    return f"{measured}, {state.ledger.total / 1e6:.1f} MB"
+    of = "" if kept is run.state else f", round {kept.round} of {run.state.round}"
+    return f"{measured}{of}, {run.ledger.total / 1e6:.1f} MB"

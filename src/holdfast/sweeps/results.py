@@ -13,7 +13,7 @@ from holdfast.core.local import Local
 from holdfast.errors import HoldfastError, HoldfastWarning, did_you_mean
 from holdfast.metrics import Spread, find, greater_is_better
 from holdfast.metrics.figures import in_columns, in_figures
-from holdfast.metrics.metric import directions
+from holdfast.metrics.metric import check_target, directions
 from holdfast.metrics.spread import best as best_of
 from holdfast.record.frame import frame
 from holdfast.record.history import BOOKKEEPING, History
@@ -189,6 +189,8 @@ class Sweep:
             raise HoldfastError(
                 "sweep: a target, but nothing was measured; give sweep(evaluate=...)."
             )
+        if target is not None and metric is not None and not self._above_one(metric):
+            check_target(metric, target, self.directions)
         about = None if metric is None else find(metric, self.directions)
         up = None if about is None else about.greater_is_better
         rows = (_result(runs, metric, up, target, window) for runs in self.runs)
@@ -223,6 +225,10 @@ class Sweep:
                 stacklevel=2,
             )
         return dict(self.points[winner])
+
+    def _above_one(self, metric: str) -> bool:
+        """Somebody's own accuracy may be in percent; then it is above 1 somewhere."""
+        return any(record.get(metric, 0) > 1 for run in self for record in run.history)
 
     def _metric(self, asked: str | None) -> str | None:
         columns = dict.fromkeys(name for run in self for name in run.history.columns)
