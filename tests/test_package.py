@@ -33,15 +33,22 @@ def test_an_index_shows_a_readme_without_broken_links():
     text = (ROOT / "README.md").read_text("utf-8")
     linked = re.compile(r"\]\((?!https?:|#)")
     assert linked.search(text)
-    alone = setup().for_an_index(text, None)
+    address = "https://example.org/holdfast"
+    alone, at = setup().for_an_index(text, None), setup().for_an_index(text, address)
     assert not linked.search(alone)
+    assert not linked.search(at)
     assert "![" not in alone
     assert "<!--" not in alone
-    assert "docs/experiments.md has every key of the file." in alone  # the words stay
-    at = setup().for_an_index(text, "https://example.org/holdfast")
-    assert not linked.search(at)
-    assert "](https://example.org/holdfast/raw/main/docs/images/report.png)" in at
-    assert "[docs/experiments.md](https://example.org/holdfast/blob/main/docs/experiments.md)" in at
+    assert f"]({address}/raw/main/docs/images/report.png)" in at
+
+    text = (
+        "![A page](a.png)\n\nSee [b](docs/b.md), [c](https://c.org) and <!-- =n -->3<!-- = -->.\n"
+    )
+    assert setup().for_an_index(text, None) == "See b, [c](https://c.org) and 3.\n"
+    assert setup().for_an_index(text, address) == (
+        f"![A page]({address}/raw/main/a.png)\n\n"
+        f"See [b]({address}/blob/main/docs/b.md), [c](https://c.org) and 3.\n"
+    )
 
 
 def test_it_says_who_made_it_and_nothing_that_is_not_so():
