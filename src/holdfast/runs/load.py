@@ -52,7 +52,7 @@ def load(
     path = Path(path)
     if path.is_dir():
         path = _file_of(path, method, seed, split)
-    elif any(given is not None for given in (method, seed, split)):
+    elif path.exists() and any(given is not None for given in (method, seed, split)):
         raise HoldfastError(
             f"load: {path} is a file with one method's model; leave out `method`, `seed` and `split`.",
             about=("method",),
