@@ -6,6 +6,7 @@ import gzip
 import html
 import importlib.util
 import json
+import re
 import string
 from importlib import resources
 from pathlib import Path
@@ -63,7 +64,7 @@ def filled(values: dict[str, Any]) -> str:
 
 
 def _text(words: str) -> str:
-    return html.escape(words).replace(" ± ", "&nbsp;±&nbsp;")
+    return re.sub(r"(\d) %", r"\1&nbsp;%", html.escape(words).replace(" ± ", "&nbsp;±&nbsp;"))
 
 
 def _part(name: str) -> str:

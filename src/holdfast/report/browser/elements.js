@@ -29,7 +29,7 @@ const dark = () => document.documentElement.dataset.theme === "dark";
 const colour = (method) => (dark() ? method.dark : method.light);
 const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const readable = (name) => data.names[name] ?? name.replaceAll("_", " ");
-const unbroken = (text) => text.replaceAll(" ± ", "\u00a0±\u00a0");
+const unbroken = (text) => text.replaceAll(" ± ", "\u00a0±\u00a0").replaceAll(/(\d) %/g, "$1\u00a0%");
 const narrow = () => innerWidth <= 640;
 
 // Ends of the scale are drawn as lines to compare with, where there is something to compare.
