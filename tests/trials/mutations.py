@@ -113,7 +113,8 @@ def workplace() -> Iterator[Path]:
             os.chdir(before)
 
 
-_EXCERPT = re.compile(r"^[> ] +\d+ \| ?")
+# Lines of the experiment file, and below them those of own code that an error came through.
+_EXCERPT = re.compile(r"^[> ] +\d+ \| ?|^  \S+\.py, line \d+: ")
 _PLACED = re.compile(r"^error (?:e\.toml, line \d+: |--set )")
 # Of the file as a whole: something is not there, or it is no text.
 _WHOLE = re.compile(r"^error e\.toml(?:: `\w+` is missing| cannot be read)")
