@@ -8,12 +8,10 @@ import jax
 import numpy as np
 from jax import tree
 
-from holdfast.core import hyper
 from holdfast.data.clients import Clients
 from holdfast.data.dataset import Dataset
 from holdfast.data.grouped import Grouped
 from holdfast.data.preprocessing.columns import text
-from holdfast.engine.personal import deploys_server_model
 from holdfast.engine.simulation import Simulation
 from holdfast.models.model import Model
 from holdfast.record.state import RunState
@@ -53,12 +51,8 @@ class Saving:
     @property
     def personal(self) -> bool:
         """Whether clients use other models than the server's."""
-        setup, state = self.simulation.setup, self.state
-        if setup.adapt is not None:
-            return True
-        now = hyper.at_round(setup.algorithm, state.round)
-        first = setup.template.client.rule
-        return not deploys_server_model(now, state.params, state.server.rule, first)
+        simulation = self.simulation
+        return simulation.setup.adapt is not None or not simulation.deploys_server_model
 
     @property
     def personal_bytes(self) -> int:

@@ -221,6 +221,15 @@ class Simulation:
         )
 
     @functools.cached_property
+    def deploys_server_model(self) -> bool:
+        """Whether every client uses the server's model as it is, but for local steps of its own."""
+        setup = self.setup
+        now, first = hyper.at_round(setup.algorithm, 0), setup.template
+        return personal.deploys_server_model(
+            now, setup.params, first.server.rule, first.client.rule
+        )
+
+    @functools.cached_property
     def _population_weights(self) -> np.ndarray | None:
         populations = self.setup.clients.populations
         return None if populations is None else np.asarray(populations.weights)
@@ -261,9 +270,11 @@ class Simulation:
             raise HoldfastError(
                 f"personal: client={client!r}; give a number in 0..{count - 1}.", about=("client",)
             )
-        mine = self.preparer.state_of(state.client_states, client).rule
-        server = state.server.rule
-        found = personal.compiled_deployed_model(now, state.params, server, mine, client)
+        found = state.params
+        if not self.deploys_server_model:
+            mine = self.preparer.state_of(state.client_states, client).rule
+            server = state.server.rule
+            found = personal.compiled_deployed_model(now, state.params, server, mine, client)
         return found if adapt is None else self._adapted(state.round, found, client, adapt)
 
     def _adapted(self, t: int, params: Tree, client: int, local: Adapt) -> Tree:

@@ -12,7 +12,14 @@ from holdfast.core.local import Local
 from holdfast.data.clients import Clients
 from holdfast.errors import HoldfastError, HoldfastWarning, explain_arguments, whole_number
 from holdfast.evaluate import predictions
-from holdfast.evaluate.measuring import Measuring, also, check_examples, known, measure
+from holdfast.evaluate.measuring import (
+    Measuring,
+    also,
+    check_examples,
+    known,
+    measure,
+    measure_together,
+)
 from holdfast.evaluate.protocol import EvaluationView
 from holdfast.metrics import Metric, greater_is_better
 from holdfast.metrics.by_name import as_metrics
@@ -226,22 +233,37 @@ class Personal(Measuring):
     ) -> dict[int, dict[str, float | None]]:
         """What is measured of each client that has test data, None where its examples have no such value;
         of `most` of them, spread evenly."""
-        return {
-            i: measure(view.model, params, examples, self.metrics)
-            for i, params, examples in self.models(view, most)
-        }
+        tests, together = self.examples, []
+        # Of one model on plain metrics, what all clients are measured on is looked at once.
+        alike = isinstance(tests, Clients) and tests.populations is None and not self.metrics
+        found = {}
+        for i in self._tested(view, most):
+            params = self._params(view, i)
+            if alike and params is view.state.params:
+                together.append(i)
+            else:
+                found[i] = measure(view.model, params, self._of(i), self.metrics)
+        if together:
+            found |= measure_together(view.model, view.state.params, tests, together)
+        return dict(sorted(found.items()))
 
     def models(
         self, view: EvaluationView, most: int | None = None
     ) -> Iterator[tuple[int, Tree, Tree]]:
         """Of the same clients the number, the model it is measured by and the examples."""
+        for i in self._tested(view, most):
+            yield i, self._params(view, i), self._of(i)
+
+    def _tested(self, view: EvaluationView, most: int | None) -> list[int]:
         own = isinstance(self.examples, Clients)
         everyone = np.arange(len(view.state.client_states))
         ids = np.flatnonzero(self.examples.sizes) if own else everyone
         if most is not None and len(ids) > most:
             ids = ids[np.linspace(0, len(ids) - 1, most).astype(int)]
-        for i in map(int, ids):
-            yield i, self._params(view, i), self.examples[i] if own else self.examples
+        return [int(i) for i in ids]
+
+    def _of(self, client: int) -> Tree:
+        return self.examples[client] if isinstance(self.examples, Clients) else self.examples
 
     def _params(self, view: EvaluationView, client: int) -> Tree:
         # After pooling, everybody shares one client's model.

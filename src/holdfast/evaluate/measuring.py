@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree
 
-from holdfast.data.clients import check_finite, count
+from holdfast.data.clients import Clients, check_finite, count
 from holdfast.errors import HoldfastError
 from holdfast.evaluate import predictions
 from holdfast.evaluate.batches import in_batches
@@ -31,6 +31,25 @@ def measure(
     means = {name: totals[name] / n for name in sorted(totals, key=lambda name: name != "loss")}
     others = [metric for metric in metrics if metric.name not in means]
     return means | predictions.of_set(others, model, params, examples)
+
+
+def measure_together(
+    model: Model, params: Tree, tests: Clients, ids: Sequence[int]
+) -> dict[int, dict[str, float | None]]:
+    """What `measure` finds of these clients' examples where all use one model: clients may share examples,
+    so each is looked at once."""
+    rows = np.unique(np.concatenate([tests.rows(i) for i in ids]))
+    parts = []
+    for kept, batch in in_batches(tree.map(lambda a: np.asarray(a)[rows], tests.examples)):
+        found = jax.device_get(_metrics(model, params, batch))
+        parts.append({name: np.asarray(v, np.float64)[kept >= 0] for name, v in found.items()})
+    names = sorted(parts[0], key=lambda name: name != "loss")
+    values = {name: np.concatenate([part[name] for part in parts]) for name in names}
+    places = {i: np.searchsorted(rows, tests.rows(i)) for i in ids}
+    return {i: {n: float(values[n][at].mean()) for n in names} for i, at in places.items()}
+
+
+_metrics = jax.jit(lambda model, params, batch: model.measure(params, batch), static_argnums=0)
 
 
 def known(found: Mapping[str, float | None]) -> dict[str, float]:
