@@ -3,13 +3,14 @@
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 import holdfast
-from holdfast.cli import COMMANDS, app
+from holdfast.cli import COMMANDS, app, console
 
 # Runs the command in a process of its own and says whether JAX was imported for it.
 WITHOUT_JAX = """
@@ -84,6 +85,7 @@ def test_any_room_may_be_imported_first():
 def test_public_names_and_rooms_are_there_when_asked_for():
     lines = """
 import sys
+import warnings
 from pathlib import Path
 import holdfast as hf
 assert "jax" not in sys.modules
@@ -101,3 +103,21 @@ except AttributeError as error:
 """
     done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True)
     assert done.stdout == "module `holdfast` has no attribute `nothing`\n", done.stderr
+
+
+def test_warnings_of_others_are_said_once():
+    said = []
+
+    @console.said_in_one_line
+    def command():
+        for _ in range(3):
+            # As every metric of scikit-learn's does: Python then forgets what it has shown.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+            warnings.warn("of somebody's own metric", stacklevel=1)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.showwarning = lambda message, *where, **more: said.append(str(message))
+        command()
+    assert said == ["of somebody's own metric"]

@@ -135,6 +135,18 @@ def test_personal_methods_are_chosen_by_what_they_deploy(tmp_path):
     )
 
 
+def test_so_they_are_where_the_file_compares_by_the_servers_model(tmp_path):
+    text = FILE.replace('"scaffold"', '"local_only"').replace("choose_by", "#")
+    with_auc = ['evaluate.metrics=["auc"]', "metric=auc"]
+    given = made(tmp_path, text, with_auc)
+    assert (given.metric, given.stop.metric) == ("auc", "validation_personal_auc")
+    assert made(tmp_path, text, ["metric=loss"]).stop.metric == "validation_personal_loss"
+    with pytest.raises(ExperimentFileError, match="chooses by what clients use"):
+        made(tmp_path, text, ["evaluate.personal=false"])
+    said = ["evaluate.personal=false", "evaluate.choose_by=validation_loss"]
+    assert made(tmp_path, text, said).stop.metric == "validation_loss"
+
+
 POPULATIONS = """
 [[population]]
 name = "a"

@@ -46,7 +46,7 @@ def compare(
     ] = None,
     window: Window = None,
     csv: Annotated[
-        Path | None, typer.Option(help="Also write the figures as plain numbers into this file.")
+        Path | None, typer.Option(help="Also write the figures as plain numbers; - prints them.")
     ] = None,
     json: Annotated[
         Path | None,
@@ -72,10 +72,11 @@ def compare(
     [bold]holdfast compare runs/digits --latex table.tex --json - [/]
     """
     from holdfast.runs import export, results
-    from holdfast.runs.compare import table, write_csv
+    from holdfast.runs.compare import table
 
     found = results.load(folders, target, metric, window)
     texts = (
+        (csv, export.to_csv),
         (json, export.to_json),
         (latex, export.to_latex),
         (markdown, export.to_markdown),
@@ -87,11 +88,11 @@ def compare(
         whole().print(table(found, baseline, whole()))
         _say_differences(found, baseline)
         say_verdict(found)
-    written = [] if csv is None else [write_csv(found, csv, baseline)]
+    written = []
     for path, write in texts:
         if path is not None and path != _PRINT:
             with file_errors_said(path=path):
-                path.write_text(write(found, baseline), encoding="utf-8")
+                path.write_text(write(found, baseline), encoding="utf-8", newline="")
             written.append(path)
     for path in written if not printed else ():
         out.print(f"figures   {path}", highlight=False, markup=False, soft_wrap=True)

@@ -52,8 +52,8 @@ def said_in_one_line(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _warnings_said() -> Iterator[None]:
-    """What holdfast warns of is said in a line, once each, whatever Python's filters are."""
-    said: set[str] = set()
+    """Warnings are said once each; holdfast's own in a line, whatever Python's filters are."""
+    said: set[object] = set()
     with warnings.catch_warnings():
         warnings.simplefilter("always", HoldfastWarning)
         others = warnings.showwarning
@@ -61,7 +61,11 @@ def _warnings_said() -> Iterator[None]:
         def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
             text = str(message)
             if not issubclass(category, HoldfastWarning):
-                others(message, category, *where, **more)
+                # Python forgets what it has shown whenever a filter changes: a metric of one's own
+                # would be warned of in every round, for every client.
+                if (known := (text, category, *where[:2])) not in said:
+                    said.add(known)
+                    others(message, category, *where, **more)
             elif text not in said:
                 said.add(text)
                 err.print("[bold yellow]warning[/] ", end="")

@@ -310,7 +310,13 @@ def _of_one_draw(file: ExperimentFile, pretrained: bool) -> Study:
         with located(file, ()):
             check_target(metric, made.target, made.directions)
     names = evaluation.columns(measured, made.evaluators)
-    stop = early_stopping(file, given.evaluate, metric, names, bool(trained.validation))
+    # Also where the file compares by the server's model, rounds are chosen by what clients use.
+    chosen = (
+        f"personal_{metric}"
+        if own and not metric.startswith(("personal_", "validation_"))
+        else metric
+    )
+    stop = early_stopping(file, given.evaluate, chosen, names, bool(trained.validation))
     made = dataclasses.replace(made, metric=metric, stop=stop)
     if stop is not None:
         # Now that it is known by what is chosen, once more with it.

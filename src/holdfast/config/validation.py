@@ -67,6 +67,12 @@ def early_stopping(
             f"`{asked[0]}` needs examples to choose by, and not the test examples, which would then look "
             f"better than they are; add validation = 0.1.",
         )
+    if section.choose_by is None and section.personal is False and metric.startswith("personal_"):
+        raise file.error(
+            ("evaluate", asked[0]),
+            f"`{asked[0]}` chooses by what clients use, and personal = false leaves that out; take that "
+            f'line away, or say choose_by = "validation_loss" to choose by the server\'s model.',
+        )
     by = section.choose_by or _counterpart(metric, names)
     if by not in names:
         raise file.error(

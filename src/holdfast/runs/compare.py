@@ -1,8 +1,6 @@
 """The table of a comparison: what it took to reach a target, as the papers print it."""
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -11,7 +9,6 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.errors import file_errors_said
 from holdfast.metrics import Spread
 from holdfast.metrics.figures import digits_of_megabytes, in_figures, saving
 from holdfast.runs.flags import flags
@@ -294,13 +291,3 @@ def records(results: Results, baseline: str | None = None) -> list[dict[str, Any
             row["saving_in_megabytes"] = saving(theirs, figures["megabytes"])
         found.append(row)
     return found
-
-
-def write_csv(results: Results, path: Path, baseline: str | None = None) -> Path:
-    """The records as a file of comma-separated values."""
-    rows = records(results, baseline)
-    with file_errors_said(path=path), open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return path

@@ -1,6 +1,8 @@
-"""A comparison for other programs: as JSON, and as a table for LaTeX or Markdown."""
+"""A comparison for other programs: as CSV, as JSON, and as a table for LaTeX or Markdown."""
 
+import csv
 import dataclasses
+import io
 import json
 import math
 import re
@@ -27,6 +29,15 @@ def against(results: Results, baseline: str | None = None) -> list[Difference]:
     others = [m for m in results.methods if m.label != base.label]
     found = (difference(m, base, by, ratio) for m in others)
     return [d for d in found if d is not None]
+
+
+def to_csv(results: Results, baseline: str | None = None) -> str:
+    """Figures as comma-separated values, a line for each method."""
+    rows, text = records(results, baseline), io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def to_json(results: Results, baseline: str | None = None) -> str:

@@ -175,7 +175,11 @@ def _chosen(
     methods: Sequence[MethodResult], by: Judged, results: Results
 ) -> tuple[MethodResult, bool]:
     """The best on validation rows where all have measured it there, else on these test rows."""
-    column = f"validation_{results.metric.removeprefix('validation_')}"
+    metric = results.metric.removeprefix("validation_")
+    if any(m.role == "personal" or m.adapt for m in methods):
+        # The server's model says nothing of methods whose clients use others.
+        metric = f"personal_{metric.removeprefix('personal_')}"
+    column = f"validation_{metric}"
     known = all(column in h.columns for m in methods for h in m.histories)
     about = find(column, results.directions)
     if known and about is not None:

@@ -122,8 +122,10 @@ function drawCurves() {
   const axis = AXES[chosen.axis];
   const range = valueRange(contest, [...(aim ? [placed(data.target)] : []), ...ends.map(([n, c]) => placed(endOf(n, c)))]);
   describeCurves(range !== null);
+  // Rounds are whole: of few, no ticks between them.
+  const few = chosen.axis === "rounds" && Math.max(0, ...traces.flatMap((t) => t.x ?? [])) <= 8;
   return draw(byId("curves-chart"), traces, {
-    xaxis: { title: { text: axis.title }, rangemode: "tozero", unifiedhovertitle: { text: axis.hover } },
+    xaxis: { title: { text: axis.title }, rangemode: "tozero", ...(few ? { dtick: 1 } : {}), unifiedhovertitle: { text: axis.hover } },
     yaxis: { title: { text: plain(axisName()) }, type: chosen.log ? "log" : "linear", ...(range ? { range } : { autorange: true }) },
     annotations: ends.map(([n, c]) => referenceName(n, c)),
   });
