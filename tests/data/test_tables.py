@@ -289,7 +289,7 @@ def test_files_that_do_not_fit_are_named_with_their_line(tmp_path, change, messa
             r"group '0' and 4 more would be trained and tested",
         ),
         ({"split": "kind"}, r"column `kind` is '1'; give train, validation or test"),
-        ({"time": "kind"}, r"column `kind` holds no times"),
+        ({"time": "kind"}, r"column `kind` holds no times: .* is '.*'; give numbers or dates"),
         ({"validation_share": 0.9, "test_share": 0.2}, r"leave nothing to train on"),
         ({"positive": [9]}, r"positive: no row has '9' in `y`"),
         ({"positive": [1, 2, 3]}, r"are all values that `y` has"),
@@ -321,6 +321,13 @@ def test_a_file_without_names_of_columns(tmp_path):
         hf.data.table(path, "y", columns=["a", "b", "y"], na_values="?")
     dropped = hf.data.table(path, "y", columns=["a", "b", "y"], na_values=["?"], missing="drop")
     assert len(dropped.train.y) + len(dropped.test.y) == 4
+
+
+def test_a_site_of_which_no_row_is_left_is_told(tmp_path):
+    folder = write_sites(tmp_path / "sites", x=None)
+    with pytest.warns(hf.HoldfastWarning, match=r"leaves out 20 of 40 rows, all of bern; ignore"):
+        data = hf.data.table(folder, "y", ignore=["patient", "day", "kind"], missing="drop")
+    assert set(data.owners) == {"basel"}
 
 
 def test_the_stand_in_is_its_files(tmp_path):

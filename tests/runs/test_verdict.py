@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from holdfast.record.history import History
+from holdfast.runs.compare import notes
 from holdfast.runs.differences import Judged, difference, judged_by, score
 from holdfast.runs.predictions import Predictions
 from holdfast.runs.results import MethodResult, Results
@@ -111,7 +112,14 @@ def test_who_trained_nothing_is_not_compared_with_being_alone():
     made = method("fedavg", [0.9, 0.85, 0.8, 0.8])
     (about,) = made.clients
     unseen = dataclasses.replace(made, clients=({**about, "examples": [60, 60, 9, 0]},))
-    found = verdict(study(unseen, method("local_only", [0.7, 0.6, 0.6, 0.1], "alone")))
+    alone = method("local_only", [0.7, 0.6, 0.6, 0.1], "alone")
+    alone = dataclasses.replace(alone, clients=unseen.clients)
+    results = study(unseen, alone)
+    assert any(
+        note.startswith("local_only: who trained nothing") for note in notes(results, unseen)
+    )
+    assert not any("trained nothing" in note for note in notes(study(made, ALONE), made))
+    found = verdict(results)
     assert (found.alone, found.gain, found.untrained) == (None, None, ("va",))
     assert "va trained nothing, so there is no alone to compare with" in found.sentence
     assert all(site.gain is None for site in found.sites)

@@ -140,7 +140,7 @@ def test_personal_models_by_name(made, elsewhere):
 WRONG = {
     "method": (
         ["new.csv"],
-        r"has 3 methods; say which, by method= (--method): fedavg, local_only, flix.",
+        r"has 3 methods; say which, by method= (--method): fedavg; local_only; flix.",
     ),
     "unknown method": (["new.csv", "--method", "fedavgg"], "did you mean `fedavg`?"),
     "seed": (["new.csv", "--method", "fedavg", "--seed", "4"], "has no seed 4; it has 0."),

@@ -235,7 +235,7 @@ def test_a_number_alone_is_a_model_and_64_bits_stay(x64, tmp_path):
 
 ROWS = SITES[["age", "sex"]]
 WRONG_ROWS = {
-    "missing column": (ROWS.drop(columns="sex"), r"predict: no column `sex`; known are age\."),
+    "missing column": (ROWS.drop(columns="sex"), r"predict: no column `sex`; there are age\."),
     "misspelt": (ROWS.rename(columns={"age": "agee"}), r"no column `age`; did you mean `agee`\?"),
     "unknown column": (
         ROWS.assign(weight=1.0),

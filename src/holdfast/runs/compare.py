@@ -197,6 +197,11 @@ def notes(results: Results, against: MethodResult) -> Iterator[str]:
     ends = [m.label for m in results.methods if m.is_reference]
     if ends and len(ends) < len(results.methods):
         yield f"{', '.join(ends)}: ends of the comparison, which win and save nothing."
+    for method in results.methods:
+        if method.role == "alone" and any(
+            0 in about.get("examples", []) for about in method.clients
+        ):
+            yield f"{method.label}: who trained nothing is judged by the model as it began."
     yield from _adapting(results)
     yield from _choosing(results)
     if any(m.rise_time(results.metric, results.window).reached for m in results.methods):

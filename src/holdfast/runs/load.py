@@ -94,7 +94,7 @@ def chosen(
     if method is None and len(listed) > 1:
         raise HoldfastError(
             f"{folder.path} has {len(listed)} methods; say which, by method= (--method): "
-            f"{', '.join(listed)}.",
+            f"{'; '.join(listed)}.",
             about=("method",),
         )
     label = next(iter(listed)) if method is None else method
@@ -114,9 +114,10 @@ def chosen(
         ("seed", seed, [s.seed for s in ended]),
     ):
         if wanted is not None and wanted not in has:
-            known = ", ".join(dict.fromkeys(str(n) for n in has if n is not None)) or "none"
+            numbered = ", ".join(dict.fromkeys(str(n) for n in has if n is not None))
+            known = f"it has {numbered}" if numbered else f"the run has one alone, leave {what} out"
             raise HoldfastError(
-                f"{folder.path}: {label} has no {what} {wanted}; it has {known}.", about=(what,)
+                f"{folder.path}: {label} has no {what} {wanted}; {known}.", about=(what,)
             )
     of_split = [s for s in ended if s.split == (ended[0].split if split is None else split)]
     found = next((s for s in of_split if seed is None or s.seed == seed), None)

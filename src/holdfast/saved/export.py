@@ -175,8 +175,8 @@ def _onnx(program: Any, about: dict[str, Any]) -> bytes:
         converter = importlib.import_module("jax2onnx")
     except ImportError:
         raise HoldfastError(
-            "export: ONNX needs jax2onnx, which is not installed; `pip install jax2onnx`, or use "
-            "format='stablehlo', which needs nothing.",
+            'export: ONNX needs jax2onnx, which is not installed; `pip install "holdfast[onnx]"`, or use '
+            "format='stablehlo'.",
             about=("format",),
         ) from None
     shape = about["input"]["shape"]

@@ -96,9 +96,9 @@ def check_columns(
         if name not in names:
             missing = sum(n not in names for n in wanted) - 1
             more = f", and {missing} more are missing" if missing else ""
-            raise HoldfastError(
-                f"{_WHO}: no column `{name}`{more}; {did_you_mean(name, others or names)}"
-            )
+            # what the rows have instead, not what the model knows
+            near = did_you_mean(name, others or names).replace("known are", "there are", 1)
+            raise HoldfastError(f"{_WHO}: no column `{name}`{more}; {near}")
     if others:
         raise HoldfastError(
             f"{_WHO}: unknown column `{others[0]}`; {did_you_mean(others[0], wanted)} Leave out what the "

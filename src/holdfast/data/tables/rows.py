@@ -1,5 +1,6 @@
 """Rows of a table: which are left, whose they are, and when they were."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from holdfast.data.designs import TEST, TRAIN
 from holdfast.data.preprocessing.columns import numbers, texts
 from holdfast.data.preprocessing.fit import Settings
 from holdfast.data.tables.files import RawTable
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, HoldfastWarning
 
 WHO = "table"
 
@@ -90,6 +91,23 @@ def complete(
     )
 
 
+def warn_of_dropped(before: RawTable, after: RawTable, columns: Sequence[str] | None) -> None:
+    """Of rows that miss a value, when they are most of the rows or all of a client's."""
+    left = set(owners_of(after, columns).tolist())
+    gone = [
+        str(name) for name in dict.fromkeys(owners_of(before, columns).tolist()) if name not in left
+    ]
+    dropped = len(before) - len(after)
+    if gone or 2 * dropped > len(before):
+        all_of = f", all of {', '.join(gone[:5])}" + f" and {len(gone) - 5} more" * (len(gone) > 5)
+        warnings.warn(
+            f'{WHO}: missing = "drop" leaves out {dropped} of {len(before)} rows{all_of if gone else ""}; '
+            f"ignore columns that are mostly empty, or fill them in.",
+            HoldfastWarning,
+            stacklevel=3,
+        )
+
+
 def _check_numbers(raw: RawTable, name: str) -> None:
     """Refuse an input that no model can compute with."""
     values = raw.columns[name]
@@ -141,11 +159,12 @@ def times_of(raw: RawTable, column: str) -> np.ndarray:
         return found
     import pandas
 
-    try:
-        return np.asarray(pandas.to_datetime(values, format="ISO8601", utc=True).asi8)
-    except (ValueError, TypeError) as error:
+    found = pandas.to_datetime(values, format="ISO8601", utc=True, errors="coerce")
+    if found.isna().any():
+        row = int(np.flatnonzero(found.isna())[0])
         raise HoldfastError(
-            f"{WHO}: column `{column}` holds no times: {str(error).splitlines()[0]}; give numbers or dates "
-            f"such as 2024-12-31.",
+            f"{WHO}: column `{column}` holds no times: {raw.place(row)} is {str(values[row])!r}; give numbers "
+            f"or dates such as 2024-12-31.",
             about=("time",),
-        ) from None
+        )
+    return np.asarray(found.asi8)

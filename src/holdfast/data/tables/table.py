@@ -23,7 +23,15 @@ from holdfast.data.tables.labels import (
     fit_target,
     read_label,
 )
-from holdfast.data.tables.rows import WHO, complete, names_of, owners_of, times_of, with_tests
+from holdfast.data.tables.rows import (
+    WHO,
+    complete,
+    names_of,
+    owners_of,
+    times_of,
+    warn_of_dropped,
+    with_tests,
+)
 from holdfast.errors import HoldfastError, HoldfastWarning, did_you_mean, explain_arguments
 
 _EVERYWHERE = "*"
@@ -134,7 +142,10 @@ def table(
     owned = own_clients is not None or per_file
     given = [name for name in said if said[name] is not None]
     design.check(WHO, owned, [*given, *(["test_path"] if test_path is not None else [])])
+    before = raw
     raw, told = complete(raw, inputs, special, settings, told)
+    if missing == "drop" and owned:
+        warn_of_dropped(before, raw, own_clients)
     owners = owners_of(raw, own_clients) if owned else None
     labels = read_label(raw, label, target, positive, label_names, settings.missing_values, WHO)
     if split is not None:
