@@ -100,6 +100,17 @@ def test_the_same_bits_in_a_fresh_process_and_another_folder(personal, table, tm
     assert set(labels) <= {"no", "yes"}
 
 
+def test_a_number_that_is_another_clients_name_is_refused(personal, tmp_path):
+    saved = hf.load(personal.save(tmp_path / "all.safetensors"))
+    people = dataclasses.replace(
+        saved, description=dataclasses.replace(saved.description, clients=("1", "2"))
+    )
+    assert same_bits(people.for_client("1").params, personal.personal(0))
+    assert same_bits(people.for_client(0).params, personal.personal(0))
+    with pytest.raises(hf.HoldfastError, match="number 1 is called `2`, and another one `1`; give"):
+        people.for_client(1)
+
+
 def test_personal_methods_save_every_clients_own_model_by_name(personal, table, tmp_path):
     saved = hf.load(personal.save(tmp_path / "all.safetensors", data=table))
     assert saved.clients == ("basel", "bern")

@@ -157,9 +157,16 @@ class SavedModel:
     def for_client(self, name: str | int) -> "SavedModel":
         """The model one client uses, by its name or number; the server's where methods are not personal."""
         about = self.description
-        wanted = str(name) if not isinstance(name, int) or str(name) in self.clients else None
-        if wanted is None and 0 <= int(name) < len(self.clients):
-            wanted = self.clients[int(name)]
+        wanted = str(name)
+        if isinstance(name, int | np.integer) and 0 <= name < len(self.clients):
+            wanted = self.clients[name]
+            # people called 1, 2, 3, ... are numbered 0, 1, 2, ...
+            if str(name) in self.clients and wanted != str(name):
+                raise HoldfastError(
+                    f"{self.path}: client number {name} is called `{wanted}`, and another one `{name}`; give "
+                    f'the name as text, "{wanted}" or "{name}".',
+                    about=("client",),
+                )
         if wanted not in self.clients:
             hint = did_you_mean(str(name), self.clients)
             new = "" if not about.personal else f" {self._for_a_new_one()}"

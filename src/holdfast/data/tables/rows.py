@@ -163,8 +163,8 @@ def times_of(raw: RawTable, column: str) -> np.ndarray:
     if found.isna().any():
         row = int(np.flatnonzero(found.isna())[0])
         raise HoldfastError(
-            f"{WHO}: column `{column}` holds no times: {raw.place(row)} is {str(values[row])!r}; give numbers "
-            f"or dates such as 2024-12-31.",
+            f"{WHO}: column `{column}` holds no times: {raw.place(row)} is {str(values[row])!r}; give "
+            f"numbers or dates such as 2024-12-31.",
             about=("time",),
         )
     return np.asarray(found.asi8)
