@@ -195,7 +195,7 @@ def test_the_summary_fits_a_terminal_and_labels_are_measured(made, elsewhere):
     assert max(map(len, said.splitlines())) <= 80
     found = pd.read_parquet("out.parquet")
     accuracy = ((found["prediction"] == "1/2") == (found["num"] > 0)).mean()
-    assert f"accuracy {accuracy:.4g} of 40 rows" in said
+    assert f"accuracy {accuracy:.4g} over 40 rows" in said
     rows.assign(ward="a").drop(columns="num").to_csv("bare.csv", index=False)
     said = holdfast("predict", made / "run", "bare.csv", "--method", "fedavg", "--id", "ward")
     assert "accuracy" not in said

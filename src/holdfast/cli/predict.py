@@ -99,7 +99,7 @@ def predict(
     out.print(_summary(found))
     for name, value in found.measured.items():
         out.print(
-            f"{name} {value:.4g} of {len(found.predicted)} rows", highlight=False, markup=False
+            f"{name} {value:.4g} over {len(found.predicted)} rows", highlight=False, markup=False
         )
     if written is not None:
         out.print(f"predictions   {written}", highlight=False, markup=False, soft_wrap=True)
