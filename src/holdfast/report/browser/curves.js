@@ -128,6 +128,8 @@ function drawCurves() {
     xaxis: { title: { text: axis.title }, rangemode: "tozero", ...(few ? { dtick: 1 } : {}), unifiedhovertitle: { text: axis.hover } },
     yaxis: { title: { text: plain(axisName()) }, type: chosen.log ? "log" : "linear", ...(range ? { range } : { autorange: true }) },
     annotations: ends.map(([n, c]) => referenceName(n, c)),
+    // the tools stand above the names of the lines
+    margin: { l: 8, r: narrow() ? 8 : 16, t: narrow() ? 12 : 34, b: 8 },
   });
 }
 
