@@ -368,6 +368,8 @@ def test_windows_of_an_official_folder_do_not_straddle(tmp_path):
             np.savetxt(path, rng.normal(size=(7500, 3)) * number, fmt="%.4f")
         lines += [f"{number} {number} {what} {begin} {end}" for what, begin, end in bouts]
     (raw / "labels.txt").write_text("\n".join(lines) + "\n")
+    with pytest.raises(hf.HoldfastError, match=r"HAPT is missing; give the folder of the official"):
+        hf.data.hapt(tmp_path / "HAPT")
     data = hf.data.hapt(tmp_path, window=600, step=300)
     clients, tests = data.natural()
     assert clients.names == ("1", "2")

@@ -158,9 +158,12 @@ def _read(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Signals, and of each sample the activity, the person and the recording."""
     if path.is_dir():
         return _official(path)
-    with damage_said(
-        "hapt", path, "give the folder of the official files, or an .npz file of them"
-    ):
+    remedy = "give the folder of the official files, or an .npz file of them"
+    if not path.exists():
+        raise HoldfastError(
+            f"hapt: {path} is missing; {remedy}. They are at {_PAGE}.", about=("path",)
+        )
+    with damage_said("hapt", path, remedy):
         refuse_larger_archive(path)
         with np.load(path) as file:
             whole = [file[name] for name in ("signals", "label", "subject", "experiment")]
