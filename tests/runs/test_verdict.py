@@ -73,7 +73,7 @@ def test_a_clear_gain_is_told_with_its_interval_and_pooled_data_beside_it():
     gain = found.gain.gain
     assert 0 < gain.low < gain.estimate < gain.high
     assert found.chosen.value - found.alone.value == pytest.approx(gain.estimate)
-    assert found.sentence.startswith("Federated (FedDyn) 0.")
+    assert found.sentence.startswith("Training together is worth it here: federated (FedDyn) 0.")
     assert (
         f"{gain.estimate:+.3f} (95 % interval {gain.low:+.3f} to {gain.high:+.3f})"
         in found.sentence
@@ -87,10 +87,10 @@ def test_a_clear_gain_is_told_with_its_interval_and_pooled_data_beside_it():
 def test_no_difference_is_not_told_apart_and_a_loss_is_called_one():
     same = verdict(study(method("fedavg", [0.61, 0.6, 0.6, 0.6]), ALONE))
     assert same.gain.gain.includes_zero
-    assert "the two cannot be told apart" in same.sentence
+    assert same.sentence.startswith("Whether training together is worth it cannot be told")
     worse = verdict(study(method("fedavg", [0.4, 0.4, 0.4, 0.4]), ALONE))
     assert worse.gain.gain.high < 0
-    assert "sites do better alone" in worse.sentence
+    assert worse.sentence.startswith("Training together is not worth it here: ")
 
 
 def test_sites_that_are_harmed_are_named():
@@ -132,6 +132,12 @@ def test_a_choice_on_the_test_rows_is_said_and_allowed_for():
     assert "m4 is the best of 5 methods on these same test rows, which flatters it" in found.text
     assert found.allowing.low < found.gain.gain.low
     assert found.allowing.high > found.gain.gain.high
+    # An answer that only the choice makes sure is none.
+    slight = [method(f"m{i}", [0.6 + (i == 99) / 65] * 4) for i in range(100)]
+    found = verdict(study(*slight, ALONE))
+    assert found.gain.told_apart
+    assert found.allowing.includes_zero
+    assert found.sentence.startswith("Whether training together is worth it cannot be told")
 
 
 def test_a_choice_on_validation_rows_is_taken():
@@ -155,13 +161,13 @@ def test_the_best_personal_method_stands_beside_the_best_federated_one():
     assert found.federated.label == "fedavg"
     assert found.personal.label == found.chosen.label == "flix"
     assert found.own.told_apart
-    assert found.sentence.startswith("Personal (FLIX)")
+    assert ": personal (FLIX) 0." in found.sentence
 
 
 def test_a_loss_is_better_low_and_its_difference_has_its_sign():
     found = verdict(study(method("feddyn", [0.8] * 4), ALONE, metric="loss"))
     assert found.gain.gain.estimate > 0
-    assert ": -0.2" in found.sentence
+    assert ", -0.2" in found.sentence
     assert "cannot be told apart" not in found.sentence
 
 

@@ -39,6 +39,8 @@ def setting(folder: RunFolder, appearance: Appearance) -> list[Fact]:
     sizes = folder.split().get("sizes", ())
     if sizes:
         facts.insert(1, Fact("Clients", _sizes(sizes)))
+    # What methods are compared by need not stand in the file.
+    values = {**values, "metric": folder.description()["metric"]}
     facts += _training(values, len(sizes), appearance)
     return [fact for fact in facts if fact.text]
 
@@ -66,7 +68,10 @@ def _training(values: Mapping[str, Any], clients: int, appearance: Appearance) -
     yield Fact("Methods", "; ".join(map(_method, values.get("algorithm", ()))))
     yield Fact("Server", pairs(values.get("server", {})))
     yield Fact("Swept", pairs(values.get("sweep", {})))
-    yield Fact("Measured", _measured(values.get("evaluate", {}), appearance))
+    evaluated = dict(values.get("evaluate", {}))
+    if values["metric"].startswith("personal_"):
+        evaluated["personal"] = True
+    yield Fact("Measured", _measured(evaluated, appearance))
     yield Fact("Length", _length(values, appearance))
 
 
@@ -96,7 +101,7 @@ def _length(values: Mapping[str, Any], appearance: Appearance) -> str:
     count = seeds if isinstance(seeds, int) else len(seeds)
     told = f"{values.get('rounds', '?')} rounds, {count} seed{'s' * (count != 1)}"
     if "target" in values:
-        told += f"; target {appearance.metric(values.get('metric', 'accuracy'))} {told_as(values['target'])}"
+        told += f"; target {appearance.metric(values['metric'])} {told_as(values['target'])}"
     return told
 
 

@@ -245,24 +245,33 @@ def _sentences(found: Verdict) -> Iterator[str]:
 
 def _answer(found: Verdict) -> str:
     chosen, by = found.chosen, found.by
-    kind = "Personal" if chosen.role == "personal" else "Federated"
+    kind = "personal" if chosen.role == "personal" else "federated"
     what = f"{kind} ({method_name(chosen.label)}) {figure(chosen.value)} {metric_name(by.metric)}"
     where = f"over {_clients(found)}"
     if found.untrained:
         who = found.untrained
         named = listed(who) if len(who) <= _NAMED else f"{len(who)} clients"
         why = f"{named} trained nothing, so there is no alone to compare with"
-        return f"{what} {where}; {why}{_pooled(found)}."
+        return f"{_capital(what)} {where}; {why}{_pooled(found)}."
     if found.alone is None or found.gain is None:
         add = "add local_only to the file to see what sites have alone"
-        return f"{what} {where}; {add}{_pooled(found)}."
+        return f"{_capital(what)} {where}; {add}{_pooled(found)}."
     gain, alone = found.gain.gain, figure(found.alone.value)
-    beside = f"{what}, alone {alone}: {_apart(gain, by)} {where}"
-    if not found.gain.told_apart:
-        beside += "; the two cannot be told apart"
-    elif gain.high < 0:
-        beside += "; sites do better alone"
-    return f"{beside}{_pooled(found)}."
+    beside = f"{what}, alone {alone}, {_apart(gain, by)} {where}"
+    return f"{_worth(found)}: {beside}{_pooled(found)}."
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _worth(found: Verdict) -> str:
+    """Whether training together is worth it, by the interval that allows for the choice of the method."""
+    assert found.gain is not None
+    gain = found.gain.gain if found.allowing is None else found.allowing
+    if not found.gain.told_apart or gain.includes_zero:
+        return "Whether training together is worth it cannot be told from these test rows"
+    return f"Training together is {'worth it' if gain.low > 0 else 'not worth it'} here"
 
 
 def _pooled(found: Verdict) -> str:
