@@ -271,6 +271,38 @@ def test_an_exported_program_needs_no_holdfast(made, elsewhere):
     np.testing.assert_allclose(one, expected[:1], atol=1e-5)
 
 
+RUN_ONNX_ALONE = """
+import json, sys
+import numpy as np
+import onnxruntime
+session = onnxruntime.InferenceSession(sys.argv[1])
+rows = np.load(sys.argv[2])
+name = session.get_inputs()[0].name
+print(json.dumps([session.run(None, {name: rows[:n]})[0].tolist() for n in (1, len(rows))]))
+assert "holdfast" not in sys.modules and "jax" not in sys.modules
+"""
+
+
+def test_an_onnx_file_needs_neither_holdfast_nor_jax(made, elsewhere):
+    for name in ("jax2onnx", "onnxruntime"):
+        pytest.importorskip(name, reason=f"{name} is not installed (holdfast[onnx], onnxruntime)")
+    holdfast("export", made / "run", "--method", "fedavg", "--format", "onnx", "--out", "f.onnx")
+    rows = site(9)
+    raw = np.column_stack([pd.to_numeric(rows["age"], errors="coerce"), rows["cp"], rows["chol"]])
+    np.save("rows.npy", raw.astype(np.float32))
+    found = subprocess.run(
+        [sys.executable, "-c", RUN_ONNX_ALONE, "f.onnx", "rows.npy"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=elsewhere,
+    ).stdout
+    one, every = json.loads(found)
+    expected = hf.load(made / "run", method="fedavg").predict_proba(raw)
+    np.testing.assert_allclose(every, expected, atol=1e-5)
+    np.testing.assert_allclose(one, expected[:1], atol=1e-5)
+
+
 OWN = """
 import flax.linen as nn
 import holdfast as hf
