@@ -1,6 +1,7 @@
 """Pages of the API reference: every public name, by what it is for; mkdocstrings draws the docstrings."""
 
 import ast
+import functools
 import inspect
 import types
 from pathlib import Path
@@ -90,12 +91,23 @@ def pages() -> dict[str, str]:
     return made
 
 
+@functools.cache
+def homes() -> dict[str, str]:
+    """The page on which each thing is drawn, by where it is defined: some are public under two names."""
+    found: dict[str, str] = {}
+    for page, names in public().items():
+        for name in names:
+            found.setdefault(target(name), page)
+    return found
+
+
 def page_of(page: str, names: list[str]) -> str:
-    """One page: a line for each name, then each with its docstring."""
+    """One page: a line for each name, then each with its docstring where it is not on another page."""
+    home = {name: homes()[target(name)] for name in names}
     about = TOP[page][1] if page in TOP else first_line(modules()[page])
     lines = [f"# {titles()[page]}", "", about, "", "| | |", "|---|---|"]
-    lines += [f"| [`hf.{name}`](#{target(name)}) | {summary(name)} |" for name in names]
-    for name in names:
+    lines += [f"| [`hf.{n}`]({home[n]}.md#{target(n)}) | {summary(n)} |" for n in names]
+    for name in (name for name in names if home[name] == page):
         lines += [
             "",
             f"::: {target(name)}",
@@ -117,7 +129,8 @@ def index() -> str:
     ]
     for page, names in public().items():
         lines += ["", f"## [{titles()[page]}]({page}.md)", ""]
-        lines.append(", ".join(f"[`{n.rpartition('.')[2]}`]({page}.md#{target(n)})" for n in names))
+        links = [f"[`{n.rpartition('.')[2]}`]({homes()[target(n)]}.md#{target(n)})" for n in names]
+        lines.append(", ".join(links))
     return "\n".join(lines) + "\n"
 
 
