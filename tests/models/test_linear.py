@@ -76,8 +76,10 @@ def test_parameters_begin_at_zero_in_the_type_of_the_data(x64):
 
 def test_equal_settings_give_the_same_model():
     for make in (logistic_regression, least_squares):
-        assert make(1, True) is make(l2=np.float64(1.0)) is make(intercept=1, l2=1.0)
-        assert make(0.1) is not make(0.2)
+        assert make(1, True) is make(l2=np.float64(1.0))
+        assert make(1, True) == make(intercept=1, l2=1.0)
+        assert hash(make(1, True)) == hash(make(intercept=1, l2=1.0))
+        assert make(0.1) != make(0.2)
     assert softmax_regression(3) is softmax_regression(classes=3)
 
 

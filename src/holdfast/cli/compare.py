@@ -111,7 +111,7 @@ def _say_differences(found: "Results", baseline: str | None) -> None:
     shown = Table(box=box.SIMPLE_HEAD)
     shown.add_column("method", min_width=12, overflow="fold")
     for name in (f"against {differences[0].second}", "95 % interval"):
-        shown.add_column(name, justify="right", no_wrap=True)
+        shown.add_column(Text(name), justify="right", no_wrap=True)
     shown.add_column("")
     for one in differences:
         raw = one.gain if by.greater_is_better else -one.gain

@@ -52,8 +52,10 @@ def watch(
     with serving:
         threading.Thread(target=serving.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{serving.server_address[1]}/"
-        out.print(f"watching  {folder}", highlight=False, markup=False)
-        out.print(f"page      {address}   (Ctrl-C ends)", highlight=False, markup=False)
+        out.print(f"watching  {folder}", highlight=False, markup=False, soft_wrap=True)
+        out.print(
+            f"page      {address}   (Ctrl-C ends)", highlight=False, markup=False, soft_wrap=True
+        )
         if browser:
             webbrowser.open(address)
         told = ""

@@ -25,7 +25,7 @@ def set_apart(clients: Clients, share: float = 0.1, seed: int = 0) -> tuple[Clie
         >>> train, _ = hf.data.digits()
         >>> clients, validation = hf.data.set_apart(hf.data.partition.iid(train, clients=5), 0.2)
         >>> clients.sizes.tolist(), validation.sizes.tolist()
-        ([230, 230, 230, 230, 229], [58, 58, 58, 57, 58])
+        ([230, 230, 230, 230, 230], [58, 58, 58, 57, 57])
     """
     check_clients("set_apart", clients, joined=False)
     if not 0 < share < 1:
