@@ -82,7 +82,7 @@ def test_four_hospitals():
     there = real.exists()
     said = texts(PAGES.run(path, HEART_DISEASE=str(real)) if there else PAGES.executed(path))
     assert ("processed.*.data" if there else "'sites/*.csv'") in said
-    assert re.search(r"Federated \(FedAvg\) 0\.\d+ .*accuracy, alone 0\.\d+", said)
+    assert re.search(r"federated \(FedAvg\) 0\.\d+ .*accuracy, alone 0\.\d+", said)
     assert "95 % interval" in said
     assert "no column `age`" in said
     assert "'hospitals.html'" in said
