@@ -218,8 +218,13 @@ def in_file(kind: str, name: str) -> list[str]:
     if kind == "metric":  # its place is a list of names
         return ["```toml", text, "```", ""]
     (table,) = tomllib.loads(text).values()
-    table = dict(table[0] if isinstance(table, list) else table)
-    table.setdefault("name", table.pop("schedule", None))
+    # `[[evaluate.also]]` and the like: a list or a table around it.
+    while isinstance(table, list) or (
+        len(table) == 1 and isinstance(next(iter(table.values())), dict | list)
+    ):
+        table = table[0] if isinstance(table, list) else next(iter(table.values()))
+    table = dict(table)
+    table.setdefault("name", table.pop("schedule", name))
     function = catalogue.KINDS[kind][name]
     try:
         schema.arguments(function, schema.ALSO.get(kind)).model_validate(table)
