@@ -44,6 +44,16 @@ alpha = 0.1
 
 # what is changed in the good file, the line that is named, and words of the message
 WRONG = {
+    "a network of images for a table": (
+        ('name = "softmax_regression"', 'name = "cnn_fsl_emnist"'),
+        4,
+        "CNN takes images of shape (examples, height, width, channels)",
+    ),
+    "a number per client beyond 32 bits": (
+        ("alpha = 0.1", "alpha = [4294967296]"),
+        27,
+        "a PerClient has 1 values for 4 clients",
+    ),
     "a misspelt key": (
         ("learning_rate = 0.1", "learningrate = 0.1"),
         15,

@@ -154,11 +154,13 @@ def leaves_clients_their_own(algorithm: Algorithm, trained: Federation) -> bool:
     """Whether clients use another model than the server's: adapted, mixed, or trained alone."""
     if algorithm.adapt:
         return True
-    clients = trained.clients
-    shapes = jax.eval_shape(trained.model.init, jax.random.key(0), clients.examples)
+    model, clients = trained.model, trained.clients
     try:
+        model.check_examples(clients.examples, "simulate", ("data",))
+        shapes = jax.eval_shape(model.init, jax.random.key(0), clients.examples)
         return deploys_its_own(hyper.of_population(algorithm, clients), shapes)
-    except HoldfastError:  # refused with its line, when the method is put together
+    # Refused with its line, when the method is put together.
+    except (HoldfastError, OverflowError):
         return False
 
 
