@@ -12,7 +12,7 @@ PACKAGE = Path(holdfast.__file__).parent
 ORDER = (
     ("errors", "markup"),
     ("origin",),
-    ("trees",),
+    ("trees", "jobs"),
     ("core.struct", "core.keys", "core.debug"),
     ("core.hyper",),
     ("metrics",),

@@ -1,0 +1,279 @@
+"""Worker processes of this machine as an executor; the process that has it works too."""
+
+import collections
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any, TextIO
+
+from holdfast.errors import HoldfastWarning
+from holdfast.jobs.worker import settings
+
+# Seconds for a job that is interrupted to save itself.
+_GRACE = 20
+# Starts without one that got ready, after which nobody is started any more.
+_STARTS = 3
+# One core each, and XLA's pool of threads with it.
+_ONE_CORE = {"JAX_NUM_CPU_DEVICES": "1", "NPROC": "1"}
+
+
+class WorkerLostError(BrokenExecutor):
+    """The worker process died while it worked; the job may be submitted again."""
+
+
+class _Task:
+    def __init__(self, call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]) -> None:
+        self.call = call
+        self.future: Future[Any] = Future()
+
+
+class LocalExecutor(Executor):
+    """So many jobs at once on this machine: one here, where `work_here` is called, all others in processes.
+
+    Processes are started at once, by spawning (JAX must not be forked), and are kept. Each has one core, or
+    what its environment gives it. A worker that dies is replaced, and the future of its job has a
+    `WorkerLostError`. All of them end when this process does.
+
+    Args:
+        jobs: how many at once; 1 starts no process.
+        first: what every worker calls before its first job, such as what imports and builds.
+        environments: of each worker, over this process's own; one core each unless given.
+
+    Example:
+        >>> with LocalExecutor(1) as executor:
+        ...     future = executor.submit(pow, 2, 10)
+        ...     _ = executor.work_here()
+        >>> future.result()
+        1024
+    """
+
+    def __init__(
+        self,
+        jobs: int,
+        first: Callable[[], Any] | None = None,
+        environments: Sequence[Mapping[str, str]] | None = None,
+    ) -> None:
+        self.jobs = jobs
+        self._tasks: collections.deque[_Task] = collections.deque()
+        self._changed = threading.Condition()
+        self._over = False
+        self._workers: list[_Worker] = []
+        # Every worker has the one end and only this process the other: when it ends, they do.
+        self._alive, self._kept = os.pipe()
+        chosen = environments or [_ONE_CORE] * (jobs - 1)
+        self._threads = [
+            threading.Thread(target=self._serve, args=(first, chosen[k]), daemon=True)
+            for k in range(jobs - 1)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call it in the next worker that is free, or in `work_here`."""
+        task = _Task((fn, args, kwargs))
+        with self._changed:
+            if self._over:
+                raise RuntimeError("LocalExecutor: it is shut down; make another one.")
+            self._tasks.append(task)
+            self._changed.notify()
+        return task.future
+
+    def work_here(self) -> bool:
+        """Take a job that waits and do it in this thread; False if none waits."""
+        with self._changed:
+            if not self._tasks:
+                return False
+            task = self._tasks.popleft()
+        if task.future.set_running_or_notify_cancel():
+            fn, args, kwargs = task.call
+            try:
+                value = fn(*args, **kwargs)
+            except Exception as error:
+                task.future.set_exception(error)
+            except BaseException as error:  # Ctrl-C is for this process
+                task.future.set_exception(error)
+                raise
+            else:
+                task.future.set_result(value)
+        return True
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Nothing more is taken; what was submitted is worked off, or what has not begun is cancelled."""
+        if not cancel_futures and wait:
+            while self.work_here():
+                pass
+        with self._changed:
+            self._over = True
+            if cancel_futures:
+                while self._tasks:
+                    self._tasks.popleft().future.cancel()
+            self._changed.notify_all()
+            # Who is not ready yet has come too late.
+            for worker in self._workers:
+                if not worker.ready and not self._tasks:
+                    worker.process.kill()
+        if wait:
+            for thread in self._threads:
+                thread.join()
+            self._close()
+
+    def stop(self) -> None:
+        """Interrupt what is at work, as Ctrl-C does, and end all workers; again: at once."""
+        self.shutdown(wait=False, cancel_futures=True)
+        try:
+            for worker in list(self._workers):
+                worker.process.send_signal(signal.SIGINT)
+            end = time.monotonic() + _GRACE
+            for worker in list(self._workers):
+                worker.process.wait(max(0.0, end - time.monotonic()))
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            pass
+        finally:
+            for worker in list(self._workers):
+                worker.process.kill()
+            self._close()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.shutdown()
+        else:
+            self.stop()
+
+    def _close(self) -> None:
+        with self._changed:
+            for end in (self._alive, self._kept):
+                if end >= 0:
+                    os.close(end)
+            self._alive = self._kept = -1
+
+    def _serve(self, first: Callable[[], Any] | None, environment: Mapping[str, str]) -> None:
+        """A thread for each place of a worker: starts it, hands it tasks, and starts another if it dies."""
+        unready = 0
+        while unready < _STARTS:
+            with self._changed:
+                if self._over:
+                    return
+                worker = _Worker(self._alive, environment)
+                self._workers.append(worker)
+            try:
+                worker.get_ready(first)
+                unready = 0
+                while (task := self._next()) is not None:
+                    worker.do(task)
+                return
+            except (EOFError, OSError):
+                unready += not worker.ready
+            finally:
+                worker.end()
+                self._workers.remove(worker)
+        if not self._over:
+            warnings.warn(
+                f"a worker process ended {_STARTS} times before it was ready, the last time with code "
+                f"{worker.process.returncode}; going on without it.",
+                HoldfastWarning,
+                stacklevel=2,
+            )
+
+    def _next(self) -> _Task | None:
+        """The next task, when there is one; None when there will be none."""
+        with self._changed:
+            while True:
+                if self._tasks:
+                    task = self._tasks.popleft()
+                    if task.future.set_running_or_notify_cancel():
+                        return task
+                elif self._over:
+                    return None
+                else:
+                    self._changed.wait()
+
+
+class _Worker:
+    """One process, and the line to it."""
+
+    def __init__(self, alive: int, environment: Mapping[str, str]) -> None:
+        self.ready = False
+        mine, its = multiprocessing.Pipe()
+        self.line: Connection[Any, Any] = mine
+        # -P: modules are not looked for in the current folder. A session of its own: Ctrl-C in a terminal
+        # reaches the launcher alone, which says to its workers what to do.
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "holdfast.jobs.worker", str(its.fileno()), str(alive)],
+            env=os.environ | dict(environment),
+            start_new_session=True,
+            pass_fds=(its.fileno(), alive),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+        its.close()
+        for source, name in ((self.process.stdout, "stdout"), (self.process.stderr, "stderr")):
+            threading.Thread(target=_said_here, args=(source, name), daemon=True).start()
+
+    def get_ready(self, first: Callable[[], Any] | None) -> None:
+        """Wait until it has imported what it needs."""
+        import cloudpickle
+
+        call = None if first is None else cloudpickle.dumps((settings(), first, (), {}))
+        self.line.send((sys.path, call))
+        self.line.recv_bytes()
+        self.ready = True
+
+    def do(self, task: _Task) -> None:
+        """Have it do a task, and wait for the answer."""
+        import cloudpickle
+
+        try:
+            sent = cloudpickle.dumps((settings(), *task.call))
+        except Exception as error:  # it cannot travel
+            task.future.set_exception(error)
+            return
+        try:
+            self.line.send_bytes(sent)
+            right, value = cloudpickle.loads(self.line.recv_bytes())
+        except (EOFError, OSError):
+            code = self.process.wait()
+            task.future.set_exception(
+                WorkerLostError(f"a worker process ended with code {code} in the middle of a job")
+            )
+            raise
+        except Exception as error:  # it cannot travel back
+            task.future.set_exception(error)
+            return
+        if right:
+            task.future.set_result(value)
+        else:
+            task.future.set_exception(value)
+
+    def end(self) -> None:
+        """Nothing more comes: it ends by itself, at the latest after a moment."""
+        self.line.close()
+        try:
+            self.process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def _said_here(source: TextIO | None, name: str) -> None:
+    """What a worker prints is printed here, a line at a time, around bars if there are any."""
+    assert source is not None
+    with source:
+        for line in source:
+            getattr(sys, name).write(line)

@@ -1,0 +1,123 @@
+"""Jobs in worker processes: what comes back, workers that die, Ctrl-C, launchers that are killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from holdfast.jobs.local import LocalExecutor, WorkerLostError
+from holdfast.jobs.queue import Job, outcomes
+
+
+def test_longest_first_and_every_outcome():
+    def divide(a, b):
+        return a / b
+
+    jobs = [Job(divide, (6, k), work=k) for k in (1, 0, 3)]
+    with LocalExecutor(1) as executor:
+        found = list(outcomes(jobs, executor))
+    assert [outcome.number for outcome in found] == [2, 0, 1]
+    assert [outcome.value for outcome in found] == [2.0, 6.0, None]
+    assert isinstance(found[2].error, ZeroDivisionError)
+
+
+def test_any_executor_will_do():
+    heard = []
+    with ThreadPoolExecutor(2) as executor:
+        found = list(outcomes([Job(abs, (-k,)) for k in range(5)], executor, ended=heard.append))
+    assert sorted(outcome.value for outcome in found) == [0, 1, 2, 3, 4]
+    assert len(heard) == 5
+
+
+def test_workers_do_what_travels_and_a_killed_one_is_replaced(tmp_path):
+    """One executor for all, since a process takes a while to start."""
+    executor = LocalExecutor(2)
+    try:
+        # A function of this test, which no module has.
+        pid = executor.submit(lambda: os.getpid()).result(60)
+        assert pid != os.getpid()
+        with pytest.raises(KeyError, match="nothing"):
+            executor.submit({}.__getitem__, "nothing").result(60)
+        with pytest.raises(RuntimeError, match="no pickle"):
+            executor.submit(lambda: sys._getframe()).result(60)
+        assert executor.submit(os.getpid).result(60) == pid
+
+        note = tmp_path / "note"
+
+        def die_once():
+            if note.exists():
+                return os.getpid()
+            note.write_text("here")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        with pytest.raises(WorkerLostError, match="-9"):
+            executor.submit(die_once).result(60)
+        note.unlink()
+        (outcome,) = outcomes([Job(die_once)], _Elsewhere(executor))
+        assert outcome.error is None
+        assert outcome.value not in (pid, os.getpid())
+    finally:
+        executor.stop()
+
+
+class _Elsewhere:
+    """An executor that does nothing in the thread that waits."""
+
+    def __init__(self, executor):
+        self.submit = executor.submit
+
+
+def test_ctrl_c_interrupts_and_a_killed_launcher_takes_its_workers_along(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, sys, time\n"
+        "from pathlib import Path\n"
+        "from holdfast.jobs.local import LocalExecutor\n"
+        "from holdfast.jobs.queue import Job, outcomes\n"
+        "def wait(place):\n"
+        "    Path(place, f'{os.getpid()}').touch()\n"
+        "    try:\n"
+        "        time.sleep(60)\n"
+        "    except KeyboardInterrupt:\n"
+        "        Path(place, f'saved-{os.getpid()}').touch()\n"
+        "        raise\n"
+        "if __name__ == '__main__':\n"
+        "    with LocalExecutor(2) as executor:\n"
+        "        list(outcomes([Job(wait, (sys.argv[1],))] * 3, executor))\n"
+    )
+    for how in (signal.SIGINT, signal.SIGKILL):
+        place = tmp_path / str(how)
+        place.mkdir()
+        command = [sys.executable, str(program), str(place)]
+        launcher = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        pids = _both_at_work(place)
+        launcher.send_signal(how)
+        launcher.wait(30)
+        for pid in pids:
+            _has_ended(pid)
+        saved = {p.name for p in place.glob("saved-*")}
+        assert saved == ({f"saved-{pid}" for pid in pids} if how == signal.SIGINT else set())
+
+
+def _both_at_work(place: Path) -> list[int]:
+    for _ in range(600):
+        found = [int(p.name) for p in place.iterdir()]
+        if len(found) == 2:
+            return found
+        time.sleep(0.05)
+    raise AssertionError("two jobs never were at work at once")
+
+
+def _has_ended(pid: int) -> None:
+    for _ in range(200):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"process {pid} is still there")
