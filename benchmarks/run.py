@@ -100,6 +100,16 @@ class Bench:
                 self.missing[environment] = why
                 out.print(f"  {environment}: {why}", markup=False)
 
+    def warm(self) -> None:
+        """Every side once, for a round that is not timed: a first import reads from a cold disk."""
+        for name in self.asked.peers:
+            side = SIDES[name]
+            if side.environment not in self.missing:
+                cache = Path(tempfile.mkdtemp(dir=self.folder))
+                variant = variants_for(side, "lr")[0]
+                run(side, self.task("lr", "balanced"), "fedavg", variant, 1, self.folder, cache)
+                shutil.rmtree(cache)
+
     def rounds(self, problem: str) -> int:
         """Of one run."""
         return self.asked.rounds or PROBLEMS[problem].rounds
@@ -319,6 +329,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         bench = Bench(asked, Path(folder))
         bench.build()
+        bench.warm()
         for key in combinations(asked):
             out.print(f"[bold]{', '.join(key)}[/]")
             bench.compare(key)

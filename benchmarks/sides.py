@@ -130,7 +130,14 @@ def run(
         "PYTHONWARNINGS": "ignore",
         "JAX_PLATFORMS": "cpu",
     }
-    for name in ("JAX_NUM_CPU_DEVICES", "JAX_COMPILATION_CACHE_DIR", "XLA_FLAGS"):
+    # An installed package has its bytecode; without the last, ours would be compiled in every start.
+    own = (
+        "JAX_NUM_CPU_DEVICES",
+        "JAX_COMPILATION_CACHE_DIR",
+        "XLA_FLAGS",
+        "PYTHONDONTWRITEBYTECODE",
+    )
+    for name in own:
         environment.pop(name, None)
     command = [str(side.interpreter), str(side.script), str(task), "--method", method]
     command += ["--rounds", str(rounds), "--variant", variant, "--out", str(out)]
