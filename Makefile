@@ -5,7 +5,7 @@
 # make trials   kills, damages, full disks and two jobs at once for an hour (SECONDS=60: a minute), then 10,000
 #               mutated experiment files (MUTATIONS=500: fewer); counts; then every method in one and two processes
 # make numbers  measure what README and docs quote, store it in docs/results/, write it into the pages
-# make bench    time holdfast and its peers on the same tasks, write benchmarks/RESULTS.md (QUICK=1: a few minutes)
+# make bench    time holdfast and its peers on the same tasks, write benchmarks/RESULTS.md (QUICK=1: headline ratios in ten minutes)
 # make docs     install and build the documentation into site/, links checked, notebooks run
 PYTHON ?= python3
 BIN := .venv/bin

@@ -25,6 +25,7 @@ class Problem:
     inputs: tuple[int, ...]
     classes: int
     alpha: float = 0.01  # of FedDyn
+    mu: float = 0.1  # of FedProx
 
     @property
     def words(self) -> bool:
@@ -120,6 +121,24 @@ PROBLEMS = {
         ),
     )
 }
+
+
+# Of the whole comparison: real data, so its file comes from an experiment (comparison.py).
+DIGITS = Problem(
+    name="digits",
+    title="MLP 64-64-10 on digits",
+    population=50,
+    cohort=10,
+    mean_size=28,
+    batch_size=20,
+    epochs=5,
+    learning_rate=0.1,
+    rounds=60,
+    layers={**dense("hidden_0", 64, 64), **dense("classifier", 64, 10)},
+    inputs=(64,),
+    classes=10,
+    alpha=0.1,
+)
 
 
 def sizes(problem: Problem, lognormal: bool, seed: int = 0) -> np.ndarray:

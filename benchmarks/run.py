@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import comparison
 import machine
 import numpy as np
 import report
@@ -29,41 +30,42 @@ out = Console()
 Key = tuple[str, str, str]  # problem, sizes, method
 _FAR = 8  # times slower: no noise will change the order
 _LONG = 60  # seconds: a peer that takes longer is not run again
-SECTIONS = (*PROBLEMS, "own", "limit", "scaling")
+QUICK_PROBLEMS = ("lr", "mlp", "cnn", "lstm")
+QUICK_SIDES = ("torch", "drjax", "pfl", "flower")
+ONLY_WHOLE_WHEN_QUICK = ("pfl", "flower")  # a start of theirs takes half a minute
+SECTIONS = (*PROBLEMS, "whole", "own", "limit", "scaling")
 
 
 def arguments() -> argparse.Namespace:
     """Of the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     names = lambda text: text.split(",")  # noqa: E731
-    parser.add_argument("--only", type=names, default=list(SECTIONS), help=", ".join(SECTIONS))
-    parser.add_argument("--peers", type=names, default=list(SIDES), help=", ".join(SIDES))
+    parser.add_argument("--only", type=names, help=", ".join(SECTIONS))
+    parser.add_argument("--peers", type=names, help=", ".join(SIDES))
     cases = [f"{sizes}-{method}" for sizes, method in itertools.product(SIZES, METHODS)]
-    parser.add_argument("--cases", type=names, default=cases, help=", ".join(cases))
+    parser.add_argument("--cases", type=names, help=", ".join(cases))
     parser.add_argument("--rounds", type=int, help="instead of the problem's own number")
     parser.add_argument("--repetitions", type=int, default=2)
-    parser.add_argument("--quick", action="store_true", help="tiny: does the harness work?")
+    parser.add_argument("--quick", action="store_true", help="headline ratios in ten minutes")
     parser.add_argument("--python", default=sys.executable, help="makes the environments")
     found = parser.parse_args()
+    found.only = found.only or ([*QUICK_PROBLEMS, "whole"] if found.quick else list(SECTIONS))
+    found.peers = found.peers or list(QUICK_SIDES if found.quick else SIDES)
+    found.cases = found.cases or (["balanced-fedavg", "lognormal-feddyn"] if found.quick else cases)
     for given, known in ((found.only, SECTIONS), (found.peers, SIDES), (found.cases, cases)):
         if unknown := set(given) - set(known):
             parser.error(f"unknown: {', '.join(sorted(unknown))}; give some of {', '.join(known)}")
     if found.quick:
-        found.rounds, found.repetitions = found.rounds or 3, 1
+        found.repetitions = 1
     found.peers = list(dict.fromkeys(["holdfast", *found.peers]))
     return found
 
 
 def combinations(asked: argparse.Namespace) -> Iterator[Key]:
-    """What is compared; a quick run takes both kinds of sizes and both methods where rounds are short."""
-    for problem in PROBLEMS:
+    """What is compared."""
+    for problem in (p for p in PROBLEMS if p in asked.only):
         for sizes, method in itertools.product(SIZES, METHODS):
-            if f"{sizes}-{method}" not in asked.cases:
-                continue
-            short = problem in ("lr", "mlp") and sizes == "lognormal"
-            if problem in asked.only and (
-                not asked.quick or short or (sizes, method) == ("balanced", "fedavg")
-            ):
+            if f"{sizes}-{method}" in asked.cases:
                 yield problem, sizes, method
 
 
@@ -72,17 +74,17 @@ class Bench:
 
     def __init__(self, asked: argparse.Namespace, folder: Path) -> None:
         self.asked, self.folder = asked, folder
-        self.store = ENVIRONMENTS / "results.json"
+        self.store = ENVIRONMENTS / ("quick.json" if asked.quick else "results.json")
+        self.page = ENVIRONMENTS / "QUICK.md" if asked.quick else HERE / "RESULTS.md"
         self.results: dict[str, Any] = self._kept()
         self.missing: dict[str, str] = {}
 
     def _kept(self) -> dict[str, Any]:
         """Earlier sections, if only some are measured now and in the same way."""
         everything = set(self.asked.only) == set(SECTIONS)
-        if self.store.exists() and not everything:
-            kept = json.loads(self.store.read_text())
-            if kept.get("quick") == self.asked.quick:
-                return kept
+        if self.store.exists() and not everything and not self.asked.quick:
+            kept: dict[str, Any] = json.loads(self.store.read_text())
+            return kept
         return {"quick": self.asked.quick}
 
     def save(self) -> None:
@@ -90,7 +92,7 @@ class Bench:
         ENVIRONMENTS.mkdir(exist_ok=True)
         self.store.write_text(json.dumps(self.results))
         text = report.render(self.results, machine.describe())
-        (HERE / "RESULTS.md").write_text(text)
+        self.page.write_text(text)
 
     def build(self) -> None:
         """Environments of the peers."""
@@ -142,10 +144,11 @@ class Bench:
         """All sides on one task: every variant once, then in turns the best of each."""
         runs: dict[str, list[Found]] = {}
         failed: dict[str, str] = {}
-        for name in self.asked.peers:
+        quick = ONLY_WHOLE_WHEN_QUICK if self.asked.quick else ()
+        peers = [name for name in self.asked.peers if name not in quick]
+        for name in peers:
             side = SIDES[name]
-            variants = variants_for(side, key[0])
-            for variant in variants[: 1 if self.asked.quick else None]:
+            for variant in variants_for(side, key[0]):
                 found = self.one(side, key, variant)
                 if isinstance(found, Failed):
                     failed[name] = found.why
@@ -161,7 +164,7 @@ class Bench:
                 found = self.one(SIDES[name], key, best.variant)
                 if isinstance(found, Found):
                     runs[name].append(found)
-        rows = [self.row(key, name, runs, failed) for name in self.asked.peers]
+        rows = [self.row(key, name, runs, failed) for name in peers]
         kept = [r for r in self.results.get("compared", []) if _key(r) != key]
         self.results["compared"] = kept + rows
 
@@ -193,11 +196,18 @@ class Bench:
             "same": all(d.same for d in differences),
         }
 
+    def whole(self) -> None:
+        """Four methods with three seeds, start-up included."""
+        folder = self.folder / "whole"
+        folder.mkdir()
+        rows = comparison.measure(folder, self.asked.peers, self.missing, self.asked.quick)
+        self.results["whole"] = rows
+
     def own(self) -> None:
         """Second starts, and one device against two."""
         rows = []
-        for problem in list(PROBLEMS)[: 2 if self.asked.quick else None]:
-            for method in METHODS[: 1 if self.asked.quick else None]:
+        for problem in PROBLEMS:
+            for method in METHODS:
                 key, ours = (problem, "balanced", method), SIDES["holdfast"]
                 cache = Path(tempfile.mkdtemp(dir=self.folder))
                 found = [self.one(ours, key, v, cache) for v in ("", "", "1", "2")]
@@ -237,11 +247,9 @@ class Bench:
     def scaling(self) -> None:
         """Curves, tables, figures."""
         rows = []
-        rounds = 4 if self.asked.quick else 12
+        rounds = 12
         for curve, values in CURVES.items():
-            for value, method in itertools.product(
-                values[: 2 if self.asked.quick else None], METHODS
-            ):
+            for value, method in itertools.product(values, METHODS):
                 times = {"population": 5 * rounds, "parameters": max(4, rounds // 3)}
                 point = [str(HERE / "scaling.py"), curve, str(value), method]
                 point.append(str(times.get(curve, rounds)))
@@ -334,12 +342,12 @@ def main() -> None:
             out.print(f"[bold]{', '.join(key)}[/]")
             bench.compare(key)
             bench.save()
-        for section in ("own", "limit", "scaling"):
+        for section in ("whole", "own", "limit", "scaling"):
             if section in asked.only:
                 out.print(f"[bold]{section}[/]")
                 getattr(bench, section)()
                 bench.save()
-    out.print(Markdown((HERE / "RESULTS.md").read_text()))
+    out.print(Markdown(bench.page.read_text()))
     wrong = [r for r in bench.results.get("compared", []) if not r.get("same", True)]
     if wrong:
         named = "; ".join(f"{' '.join(_key(r))} {r['side']}" for r in wrong)

@@ -18,9 +18,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from problems import PROBLEMS, Arrays, Problem
+from problems import DIGITS, PROBLEMS, Arrays, Problem
 
 METHODS = ("fedavg", "feddyn")
+BY_EXAMPLES = ("fedavg", "fedprox")  # how clients count in the mean; in other methods all the same
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,9 +53,9 @@ class Task:
         return self.cohorts.shape[1] / self.population
 
     def weights(self, t: int, method: str) -> np.ndarray:
-        """What clients of round `t` count in the mean: FedAvg by examples, FedDyn all the same."""
+        """What clients of round `t` count in the mean: by their examples, or all the same."""
         cohort = self.cohorts[t]
-        counted = self.sizes[cohort] if method == "fedavg" else np.ones(len(cohort))
+        counted = self.sizes[cohort] if method in BY_EXAMPLES else np.ones(len(cohort))
         return (counted / counted.sum()).astype(np.float32)
 
     def rows(self, t: int, slot: int) -> Iterator[np.ndarray]:
@@ -73,7 +74,7 @@ class Task:
         """Read it."""
         with np.load(path) as file:
             params = {n.removeprefix("params:"): file[n] for n in file.files if ":" in n}
-            problem = PROBLEMS[str(file["problem"])]
+            problem = {**PROBLEMS, DIGITS.name: DIGITS}[str(file["problem"])]
             return cls(problem=problem, params=params, **{name: file[name] for name in _ARRAYS})
 
 

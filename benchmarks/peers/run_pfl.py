@@ -17,7 +17,8 @@ from pfl.hyperparam import NNTrainHyperParams
 from pfl.metrics import Metrics
 from pfl.model.pytorch import PyTorchModel
 from torch.nn import functional
-from torch_models import add_dynamic, from_torch, index, learnt, loaded, tensors
+from torch_methods import METHODS
+from torch_models import from_torch, index, learnt, loaded, tensors, tilt
 
 
 class Ordered(Dataset):
@@ -53,58 +54,63 @@ class Cohorts(FederatedDatasetBase):
             yield Ordered(int(self.task.sizes[client]), batches, str(client)), 0
 
 
-class FedDyn(FederatedAveraging):
-    """Rows h_i, the server's h, and one more term in every gradient."""
+class Tilted(FederatedAveraging):
+    """A method with rows at clients, and more terms in every gradient."""
 
-    def __init__(self, alpha, share):
+    def __init__(self, method, share):
         super().__init__()
-        self.alpha, self.share = alpha, share
-        self.rows, self.h = {}, None
+        self.method, self.share = method, share
+        self.rows, self.heard, self.told = {}, [], []
+
+    def get_next_central_contexts(self, *given, **more):
+        self.heard, self.told = [], self.method.told()
+        return super().get_next_central_contexts(*given, **more)
 
     def train_one_user(self, initial_model_state, model, user_dataset, central_context):
         params = learnt(model.pytorch_model)
         server = [initial_model_state[name] for name in params]
-        zeros = [torch.zeros_like(p) for p in server]
-        row = self.rows.setdefault(user_dataset.user_id, zeros)
+        row = self.rows.get(user_dataset.user_id) or self.method.zeros()
+        linear = self.method.linear(row, self.told)
 
         def step(module, optimizer, batch, train_kwargs, train_step_args):
             optimizer.zero_grad()
             module.loss(*batch).backward()
-            add_dynamic(params.values(), server, row, self.alpha)
+            tilt(params.values(), server, linear, self.method.pull)
             optimizer.step()
 
         model.do_multiple_epochs_of(user_dataset, central_context.model_train_params, step)
         delta = model.get_model_difference(initial_model_state)
-        for r, name in zip(row, params, strict=True):
-            r += delta[name]
+        steps = len(user_dataset.batches)
+        change = self.method.change([delta[name] for name in params], self.told, steps)
+        if change:
+            self.rows[user_dataset.user_id] = [r + c for r, c in zip(row, change, strict=True)]
+        if self.method.uploads:
+            self.heard.append(change)
         return delta, Metrics()
 
     def process_aggregated_statistics(self, central_context, aggregate_metrics, model, statistics):
         statistics.average()
-        if self.h is None:
-            self.h = statistics.apply_elementwise(torch.zeros_like)
-        self.h += statistics.apply_elementwise(lambda a: self.share * a)
-        statistics += self.h
+        names = list(learnt(model.pytorch_model))
+        mean = [statistics[name] for name in names]
+        heard = [sum(leaves) / len(self.heard) for leaves in zip(*self.heard, strict=True)]
+        for name, move in zip(names, self.method.step(mean, heard, self.share), strict=True):
+            statistics[name] = move
         return model.apply_model_update(statistics)
 
 
 class Lap(TrainingProcessCallback):
-    """Tells the watch that a round is over."""
+    """Tells somebody that a round is over."""
 
-    def __init__(self, watch):
-        self.watch = watch
+    def __init__(self, after):
+        self.after = after
 
     def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):
-        self.watch.lap()
+        self.after(model.pytorch_model)
         return False, Metrics()
 
 
-def main() -> None:
-    """Run and measure."""
-    asked = protocol.options()
-    watch = protocol.Watch(asked.started)
-    torch.set_num_threads(int(asked.variant))
-    task = protocol.Task.load(asked.task)
+def train(task, method, rounds, after):
+    """The model after so many rounds; `after` is called with it at the end of each."""
     problem = task.problem
     module = loaded(problem, task.params)
     # pfl asks the module itself for its loss.
@@ -113,17 +119,17 @@ def main() -> None:
     params = list(learnt(module).values())
     model = PyTorchModel(module, torch.optim.SGD, torch.optim.SGD(params, lr=1.0))
     data = Cohorts(task)
-    averaging = asked.method == "fedavg"
-    algorithm = FederatedAveraging() if averaging else FedDyn(problem.alpha, task.share)
+    like = [p.detach().clone() for p in params]
+    tilted = Tilted(METHODS[method](like, problem), task.share)
     backend = SimulatedBackend(
         training_data=data,
         val_data=data,
-        postprocessors=[WeightByDatapoints()] if averaging else [],
+        postprocessors=[WeightByDatapoints()] if method in protocol.BY_EXAMPLES else [],
     )
-    algorithm.run(
+    (FederatedAveraging() if method == "fedavg" else tilted).run(
         NNAlgorithmParams(
-            central_num_iterations=asked.rounds,
-            evaluation_frequency=asked.rounds + 1,
+            central_num_iterations=rounds,
+            evaluation_frequency=rounds + 1,
             train_cohort_size=problem.cohort,
             val_cohort_size=0,
         ),
@@ -134,9 +140,19 @@ def main() -> None:
             local_learning_rate=problem.learning_rate,
             local_batch_size=problem.batch_size,
         ),
-        callbacks=[Lap(watch)],
+        callbacks=[Lap(after)],
     )
-    protocol.finish(asked, watch, from_torch(problem, dict(learnt(module))))
+    return module
+
+
+def main() -> None:
+    """Run and measure."""
+    asked = protocol.options()
+    watch = protocol.Watch(asked.started)
+    torch.set_num_threads(int(asked.variant))
+    task = protocol.Task.load(asked.task)
+    module = train(task, asked.method, asked.rounds, lambda module: watch.lap())
+    protocol.finish(asked, watch, from_torch(task.problem, dict(learnt(module))))
 
 
 if __name__ == "__main__":

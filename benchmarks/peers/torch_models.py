@@ -194,15 +194,19 @@ def index(rows: Iterable[np.ndarray]) -> Iterator[Tensor]:
 
 
 class Trainer:
-    """One client's local steps, as anybody would write them; FedDyn's where a row is given."""
+    """One client's local steps, as anybody would write them; with what a method adds to the gradient."""
 
     def __init__(self, module: nn.Module, problem: Problem) -> None:
-        self.module, self.alpha = module, problem.alpha
+        self.module = module
         self.params = list(learnt(module).values())
         self.optimizer = torch.optim.SGD(self.params, lr=problem.learning_rate)
 
     def train(
-        self, server: list[Tensor], batches: Iterable[tuple[Tensor, Tensor]], row: list[Tensor]
+        self,
+        server: list[Tensor],
+        batches: Iterable[tuple[Tensor, Tensor]],
+        linear: list[Tensor],
+        pull: float,
     ) -> list[Tensor]:
         """The way from the server's model, in steps over the batches."""
         with torch.no_grad():
@@ -211,18 +215,20 @@ class Trainer:
         for x, y in batches:
             self.optimizer.zero_grad()
             functional.cross_entropy(self.module(x), y).backward()
-            if row:
-                add_dynamic(self.params, server, row, self.alpha)
+            tilt(self.params, server, linear, pull)
             self.optimizer.step()
         with torch.no_grad():
             return [p - s for p, s in zip(self.params, server, strict=True)]
 
 
 @torch.no_grad()
-def add_dynamic(
-    params: Iterable[nn.Parameter], server: Iterable[Tensor], row: Iterable[Tensor], alpha: float
+def tilt(
+    params: Iterable[nn.Parameter], server: Iterable[Tensor], linear: list[Tensor], pull: float
 ) -> None:
-    """FedDyn's term in the gradient: alpha (h_i + y - x)."""
-    for p, s, r in zip(params, server, row, strict=True):
-        assert p.grad is not None
-        p.grad += alpha * (r + p - s)
+    """Add what a method adds to the gradient: linear + pull (y - x)."""
+    if linear:
+        for p, term in zip(params, linear, strict=True):
+            p.grad += term
+    if pull:
+        for p, s in zip(params, server, strict=True):
+            p.grad.add_(p - s, alpha=pull)
