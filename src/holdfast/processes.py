@@ -24,6 +24,7 @@ from holdfast.trees import Tree
 
 COORDINATOR, COUNT, RANK = "HOLDFAST_COORDINATOR", "HOLDFAST_PROCESSES", "HOLDFAST_RANK"
 LAUNCHER = "HOLDFAST_LAUNCHER"  # a pipe that closes when the launcher ends
+THREADS = "NPROC"  # how many XLA takes for its operations
 LOST = 75  # exit code: try again later, from the checkpoint
 _HEARTBEAT = 20  # seconds without a sign of life
 _GRACE = 15  # seconds for the others to say what they saw
@@ -141,9 +142,19 @@ def is_loss(error: BaseException) -> bool:
     return count() > 1 and any(word in str(error) for word in words)
 
 
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def launch(command: Sequence[str], processes: int) -> int:
     """Run a command in several processes of this machine; the exit code of the first that fails."""
     address = f"127.0.0.1:{_free_port()}"
+    # As many threads as there are cores for each; with all of them in every process they would
+    # take turns on the same cores.
+    threads = {} if THREADS in os.environ else {THREADS: str(max(1, cores() // processes))}
     alive, kept = os.pipe()
     with ExitStack() as open_files:
         open_files.callback(os.close, alive)
@@ -158,7 +169,7 @@ def launch(command: Sequence[str], processes: int) -> int:
             children.append(
                 subprocess.Popen(
                     command,
-                    env=os.environ | told,
+                    env=os.environ | threads | told,
                     start_new_session=True,
                     pass_fds=(alive,),
                     **quiet,

@@ -78,6 +78,36 @@ def test_every_version_keeps_its_rows_wherever_they_are(name):
     assert all(same_bits(rows[i], known.get(i, FIRST)) for i in range(50))
 
 
+@pytest.mark.parametrize("kind", [MemoryStore, DeviceStore, DiskStore])
+def test_rows_that_went_to_another_process_are_forgotten_but_in_saves(kind, tmp_path):
+    rng = np.random.default_rng(2)
+    on_disk = kind is DiskStore
+    store = DiskStore(FIRST, 20, tmp_path) if on_disk else kind(FIRST, 20)
+    known, saves = {}, []
+    for k in range(12):
+        ids, new = rng.choice(20, 5, replace=False), random_rows(rng, 5)
+        store.write(ids, new, np.arange(5))
+        known |= {int(i): row(new, j) for j, i in enumerate(ids)}
+        leaving = rng.choice(sorted(known), len(known) // 2, replace=False)
+        store.drop(leaving)
+        known = {i: state for i, state in known.items() if i not in leaving}
+        assert (len(store), store.ids().tolist()) == (len(known), sorted(known))
+        found = store.read(np.arange(20))
+        assert all(same_bits(row(found, i), known.get(i, FIRST)) for i in range(20))
+        if on_disk and k % 3 == 0:
+            store.commit()
+            saves = [*saves[-1:], (store.version, store.contents, dict(known))]
+            store.pinned = tuple(save[0] for save in saves)
+    if not on_disk:
+        assert store._index.taken <= 14  # places are used again
+    for version, contents, then in reversed(saves):
+        del store
+        store = DiskStore.open_at(FIRST, 20, tmp_path, version, contents)
+        found = store.read(np.arange(20))
+        assert store.ids().tolist() == sorted(then)
+        assert all(same_bits(row(found, i), then.get(i, FIRST)) for i in range(20))
+
+
 def test_who_never_took_part_costs_nothing():
     rows = ClientStates(FIRST, 1_000_000)
     rows = rows.write(

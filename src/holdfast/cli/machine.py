@@ -30,15 +30,12 @@ def use_machine() -> None:
     import jax
 
     from holdfast.engine.layout import LEAVES
-    from holdfast.processes import COUNT
+    from holdfast.processes import COUNT, cores
 
-    mine = (
-        os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    )
     # Processes that share this machine share its cores.
-    cores = min(max(1, len(mine) // int(os.environ.get(COUNT, "1"))), LEAVES)
+    mine = min(max(1, cores() // int(os.environ.get(COUNT, "1"))), LEAVES)
     if "JAX_NUM_CPU_DEVICES" not in os.environ:
-        jax.config.update("jax_num_cpu_devices", 1 << (cores.bit_length() - 1))
+        jax.config.update("jax_num_cpu_devices", 1 << (mine.bit_length() - 1))
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
         # Small programs too: a start has dozens of them.

@@ -21,7 +21,7 @@ class DeviceStore:
         self._states = tree.map(lambda a: jax.device_put(a, _home())[None], first)
 
     def __len__(self) -> int:
-        return self._index.taken
+        return len(self._index)
 
     def ids(self) -> np.ndarray:
         return self._index.ids()
@@ -45,6 +45,9 @@ class DeviceStore:
         there[positions] = mine
         # A round's states may come in parts from several devices.
         self._states = _scatter(self._states, there, jax.device_put(states, _home()))
+
+    def drop(self, ids: np.ndarray) -> None:
+        self._index.drop(ids)
 
 
 def _home() -> jax.Device:

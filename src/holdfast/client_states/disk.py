@@ -32,7 +32,8 @@ class DiskStore:
     """States with versions, so that a checkpoint and the states it belongs to agree whenever it is killed.
 
     A write is of the next version. What an earlier one held is kept as long as it is pinned by a
-    checkpoint; `open_at` goes back to it and drops whatever came later.
+    checkpoint; `open_at` goes back to it and drops whatever came later. A state that went to another
+    process is an empty one of its version.
     """
 
     def __init__(self, first: Tree, clients: int, folder: Path) -> None:
@@ -46,6 +47,8 @@ class DiskStore:
         self._fingerprint = 0
         # Versions begin with 1: 0 is none, and memory never written to is not taken from the machine.
         self._version_of = np.zeros(clients, np.int64)
+        # Clients that went to another process, of whom something may still be stored.
+        self._gone: set[int] = set()
         self.version = 0
         self.pinned: tuple[int, ...] = ()
 
@@ -116,6 +119,7 @@ class DiskStore:
             self._database.transaction.put(
                 _KEY.pack(client, self.version), content + _CHECK.pack(zlib.crc32(content))
             )
+            self._gone.discard(client)
             self._version_of[client] = self.version
             self._database.uncommitted += len(content)
         self._count += int((before == 0).sum())
@@ -124,25 +128,39 @@ class DiskStore:
         if self._database.uncommitted > _UNCOMMITTED:
             self._database.commit()
 
+    def drop(self, ids: np.ndarray) -> None:
+        with _errors_said(self.folder):
+            for client in ids.tolist():
+                self._drop_unpinned(client)
+                if self._versions(client):
+                    self._database.transaction.put(_KEY.pack(client, self.version), b"")
+                    self._gone.add(client)
+        self._fingerprint ^= _mixed(ids, self._version_of[ids])
+        self._version_of[ids] = 0
+        self._count -= len(ids)
+
     def _drop_unpinned(self, client: int) -> None:
         """Earlier versions that no checkpoint would go back to."""
-        if self._version_of[client] == 0:
+        if self._version_of[client] == 0 and client not in self._gone:
             return
-        versions = [version for _, version in self._keys(client)]
+        versions = self._versions(client)
         needed = {max((v for v in versions if v <= pin), default=-1) for pin in self.pinned}
         for version in versions:
             if version not in needed:
                 self._database.transaction.delete(_KEY.pack(client, version))
 
-    def _keys(self, client: int | None = None) -> Iterator[tuple[int, int]]:
-        """Clients and versions stored; of one client or of all."""
+    def _versions(self, client: int) -> list[int]:
+        """Versions of a client that are stored."""
+        stored = itertools.takewhile(lambda entry: entry[0] == client, self._entries(client))
+        return [version for _, version, _ in stored]
+
+    def _entries(self, client: int = 0) -> Iterator[tuple[int, int, bool]]:
+        """Clients and versions stored, from this client on, and whether they are empty."""
         with self._database.transaction.cursor() as cursor:
-            found = cursor.set_range(_KEY.pack(client or 0, 0))
+            found = cursor.set_range(_KEY.pack(client, 0))
             while found:
-                who, version = _KEY.unpack(cursor.key())
-                if client is not None and who != client:
-                    return
-                yield who, version
+                # A view: the state itself is not read.
+                yield *_KEY.unpack(cursor.key()), len(cursor.value()) == 0
                 found = cursor.next()
 
     def commit(self) -> None:
@@ -160,12 +178,13 @@ class DiskStore:
         # Begun before somebody put other files into the folder, it would go on with the old ones.
         store._database.abort()
         later = []
-        for client, found in store._keys():
+        for client, found, empty in store._entries():
             if found > version:
                 later.append((client, found))
             elif client < clients:
                 # Keys come sorted, so the last one is the newest.
-                store._version_of[client] = found
+                store._version_of[client] = 0 if empty else found
+                (store._gone.add if empty else store._gone.discard)(client)
         ids = store.ids()
         found_contents = len(ids), _mixed(ids, store._version_of[ids])
         if found_contents != contents:
@@ -229,7 +248,7 @@ class _Database:
     @property
     def transaction(self) -> Any:
         if self._transaction is None:
-            self._transaction = self._open.begin(write=True)
+            self._transaction = self._open.begin(write=True, buffers=True)
         return self._transaction
 
     def commit(self) -> None:

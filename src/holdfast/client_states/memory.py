@@ -27,7 +27,7 @@ class MemoryStore:
         self._index = Index(clients)
 
     def __len__(self) -> int:
-        return self._index.taken
+        return len(self._index)
 
     def ids(self) -> np.ndarray:
         return self._index.ids()
@@ -59,6 +59,9 @@ class MemoryStore:
                 for block, here in self._by_block(indices[inside]):
                     mine, source = indices[inside][here], positions[inside][here] - begin
                     _copy(self._blocks[block][k], mine % self._per_block, part, source)
+
+    def drop(self, ids: np.ndarray) -> None:
+        self._index.drop(ids)
 
     def _by_block(self, indices: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         blocks = indices // self._per_block  # -1 for who has no state

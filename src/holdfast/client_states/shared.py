@@ -1,73 +1,149 @@
 """Client states divided among the processes of a run."""
 
-import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 from jax import tree
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from holdfast import processes
-from holdfast.client_states.store import Index, Store
+from holdfast.client_states.exchange import swapped
+from holdfast.client_states.store import OwnStore
 from holdfast.trees import Tree
 
 
 class SharedStore:
-    """Every process keeps the states of its own clients; reading and writing is done by all together."""
+    """Every process keeps the states of the clients that it worked on last.
 
-    def __init__(self, mine: Store, first: Tree, clients: int) -> None:
+    Who keeps which is known to all. Reading and writing is done by all together.
+    """
+
+    def __init__(self, mine: OwnStore, first: Tree, clients: int) -> None:
         self.mine = mine
         self.state_bytes = mine.state_bytes
+        # Of states that this process has sent to others for their rounds.
+        self.exchanged_bytes = 0
         self._first = first
-        self._seen = Index(clients)
+        # The process that has a client's state, from 1; 0: it has none.
+        self._home = np.zeros(clients, np.int32)
+        self._held = np.zeros(processes.count(), np.int64)
 
     def __len__(self) -> int:
-        return self._seen.taken
+        return int(self._held.sum())
+
+    @property
+    def most_held(self) -> int:
+        """States at the process that has most of them."""
+        return int(self._held.max())
 
     def ids(self) -> np.ndarray:
-        return self._seen.ids()
+        return np.flatnonzero(self._home)
 
     def has(self, ids: np.ndarray) -> np.ndarray:
-        return self._seen.of(ids) >= 0
+        return self._owner(ids) >= 0
 
-    def note(self, ids: np.ndarray) -> None:
-        """These clients have states."""
-        self._seen.make(ids)
+    def _owner(self, ids: np.ndarray) -> np.ndarray:
+        """The process that has each state; -1 for who has none, and for -1."""
+        return np.where(ids < 0, -1, self._home[ids] - 1)
+
+    def note(self, ids: np.ndarray, owner: np.ndarray) -> None:
+        """These clients have states, at these processes."""
+        known = self._home[ids]
+        np.subtract.at(self._held, known[known > 0] - 1, 1)
+        np.add.at(self._held, owner, 1)
+        self._home[ids] = owner + 1
 
     def read(self, ids: np.ndarray) -> Tree:
-        known = self.has(ids)
-        owner = np.where(known, ids % processes.count(), -1)
+        def mine(places: np.ndarray) -> Tree:
+            return self.mine.read(np.where(places < 0, -1, ids[places]))
+
+        return self.collect(self._owner(ids), mine)
+
+    def collect(self, owner: np.ndarray, mine: Callable[[np.ndarray], Tree]) -> Tree:
+        """States that one process has each, at all of them; the first state for nobody's (-1).
+
+        `mine` gives those of this process at some places; what it gives for -1 is not used.
+        """
         held = [np.flatnonzero(owner == k) for k in range(processes.count())]
         most = max(map(len, held))
         leaves, structure = tree.flatten(self._first)
-        states = [np.broadcast_to(a, (len(ids), *a.shape)).copy() for a in leaves]
+        states = [np.broadcast_to(a, (len(owner), *a.shape)).copy() for a in leaves]
         if not most or not leaves:
             return tree.unflatten(structure, states)
-        here = held[processes.rank()]
         # A power of two, so that few programs are compiled to exchange them.
         sent = np.full(1 << (most - 1).bit_length(), -1)
-        sent[: len(here)] = ids[here]
-        found = processes.gathered(tree.map(np.asarray, self.mine.read(sent)))
+        here = held[processes.rank()]
+        sent[: len(here)] = here
+        found = processes.gathered(tree.map(np.asarray, mine(sent)))
         for out, parts in zip(states, tree.leaves(found), strict=True):
             for places, part in zip(held, parts, strict=True):
                 out[places] = part[: len(places)]
         return tree.unflatten(structure, states)
 
+    def read_here(self, ids: np.ndarray, here: slice) -> Tree:
+        """States for a round in which this process works on a part of the clients, all on as many.
+
+        Those of its part that are elsewhere come from there, and it sends what others need.
+        """
+        me, leaves = processes.rank(), tree.leaves(self._first)
+        owner, worker = self._owner(ids), np.arange(len(ids)) // (here.stop - here.start)
+        states = self.mine.read(np.where(owner[here] == me, ids[here], -1))
+        if not leaves:
+            return states
+        for step in range(1, processes.count()):
+            partner = me ^ step
+            out = np.flatnonzero((owner == me) & (worker == partner))
+            back = np.flatnonzero((owner == partner) & (worker == me))
+            if not len(out) and not len(back):
+                continue
+            found = swapped(partner, self.mine.read(ids[out]), len(out), len(back))
+            self.exchanged_bytes += len(out) * self.state_bytes
+            if len(back):
+                states = _put(states, back - here.start, found)
+        return states
+
     def write(self, ids: np.ndarray, states: Tree, positions: np.ndarray) -> None:
-        self._seen.make(ids)
-        own = ids % processes.count() == processes.rank()
-        self.mine.write(ids[own], tree.map(_everywhere, states), positions[own])
+        known = self._owner(ids)
+        begin = 0
+        if any(_is_spread(leaf) for leaf in tree.leaves(states)):
+            each = len(tree.leaves(states)[0]) // processes.count()
+            owner, begin = positions // each, processes.rank() * each
+            states = tree.map(_local, states)
+        else:
+            # All have them all: who has no home gets one by its number.
+            owner = np.where(known < 0, ids % processes.count(), known)
+        own = owner == processes.rank()
+        self.mine.write(ids[own], states, positions[own] - begin)
+        self.mine.drop(ids[(known == processes.rank()) & ~own])
+        self.note(ids, owner)
 
 
-def _everywhere(leaf: Any) -> Any:
-    """All of an array that lies in parts at several processes."""
-    if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated:
-        return leaf
-    whole = jax.sharding.NamedSharding(leaf.sharding.mesh, jax.sharding.PartitionSpec())  # type: ignore[attr-defined]
-    return np.asarray(_moved_to(whole)(leaf))
+def _put(states: Tree, places: np.ndarray, some: Tree) -> Tree:
+    """States, at some places others."""
+
+    def one(a: Any, b: np.ndarray) -> np.ndarray:
+        out = a if isinstance(a, np.ndarray) and a.flags.writeable else np.array(a)
+        out[places] = b
+        return out
+
+    return tree.map(one, states, some)
 
 
-@functools.lru_cache(maxsize=8)
-def _moved_to(sharding: Any) -> Any:
-    """One function for all rounds, so that it is compiled once for a shape."""
-    return jax.jit(lambda a: a, out_shardings=sharding)
+def _is_spread(leaf: Any) -> bool:
+    """Whether an array lies in parts at several processes."""
+    if not isinstance(leaf, jax.Array):
+        return False
+    return not leaf.is_fully_addressable and not leaf.is_fully_replicated
+
+
+def _local(leaf: jax.Array) -> jax.Array:
+    """This process's part of an array, where it is."""
+    shards = sorted(leaf.addressable_shards, key=lambda s: s.index[0].start or 0)
+    if len(shards) == 1:
+        return shards[0].data
+    mesh = Mesh(np.array([s.device for s in shards]), ("here",))
+    shape = (sum(len(s.data) for s in shards), *leaf.shape[1:])
+    split = NamedSharding(mesh, PartitionSpec("here"))
+    return jax.make_array_from_single_device_arrays(shape, split, [s.data for s in shards])

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import tree
 
+from holdfast.client_states.shared import SharedStore
 from holdfast.client_states.storage import Storage
 from holdfast.client_states.store import Store
 from holdfast.core.round import ClientState
@@ -20,6 +21,7 @@ class _Before(NamedTuple):
     had: np.ndarray  # whether they had a state of their own
     states: Any
     positions: np.ndarray  # of theirs among those states
+    here: slice | None  # the part of those states that this process has; None: all of them
     next: "ClientStates"
 
 
@@ -42,7 +44,7 @@ class ClientStates:
         self.storage = Storage() if storage is None else storage
         self.store = self.storage.open(first, clients, 0) if store is None else store
         self._before: _Before | None = None
-        self._read: tuple[np.ndarray, Any] | None = None
+        self._read: tuple[np.ndarray, Any, slice | None] | None = None
 
     def __repr__(self) -> str:
         return f"ClientStates({self.clients} clients, {len(self.touched)} of them touched)"
@@ -69,10 +71,24 @@ class ClientStates:
             found = np.where(place < 0, found, before.had[place])
         return found
 
-    def stack(self, places: np.ndarray) -> ClientState:
-        """The states of a cohort along a leading axis; empty slots (-1) hold the first state."""
-        states = self.read(places)
-        self._read = (places, states)  # what a write of the same cohort overwrites
+    @property
+    def exchanged_bytes(self) -> int:
+        """Of states that this process has sent to others for their rounds."""
+        return self.store.exchanged_bytes if isinstance(self.store, SharedStore) else 0
+
+    def stack(self, places: np.ndarray, here: slice | None = None) -> ClientState:
+        """The states of a cohort along a leading axis; empty slots (-1) hold the first state.
+
+        Of several processes, each asks for the part it works `here` on.
+        """
+        part = None if here == slice(0, len(places)) else here
+        if part is None:
+            states = self.read(places)
+        elif isinstance(self.store, SharedStore) and self._before is None:
+            states = self.store.read_here(places, part)
+        else:
+            states = tree.map(lambda a: a[part], self.read(places))
+        self._read = (places, states, part)  # what a write of the same cohort overwrites
         return states
 
     def read(self, ids: np.ndarray) -> ClientState:
@@ -82,8 +98,21 @@ class ClientStates:
             place = _places(before.ids, ids)
             here = place >= 0
             if here.any():
-                states = _overlaid(states, here, before.states, before.positions[place[here]])
+                states = _overlaid(states, here, self._kept(before, before.positions[place[here]]))
         return states
+
+    def _kept(self, before: _Before, positions: np.ndarray) -> Any:
+        """What was overwritten at these positions."""
+        if before.here is None:
+            return tree.map(lambda a: np.asarray(a)[positions], before.states)
+        assert isinstance(self.store, SharedStore)
+        begin, each = before.here.start, before.here.stop - before.here.start
+
+        def mine(places: np.ndarray) -> Any:
+            inside = np.where(places < 0, 0, positions[places] - begin)
+            return tree.map(lambda a: np.asarray(a)[inside], before.states)
+
+        return self.store.collect(positions // each, mine)
 
     def _overwritten(self) -> list[_Before]:
         """From this version to the newest."""
@@ -102,10 +131,10 @@ class ClientStates:
         had = self.store.has(ids)
         known = self._read
         same = known is not None and np.array_equal(known[0], places)
-        old = known[1] if known is not None and same else self.store.read(places)
+        old, here = known[1:] if known is not None and same else (self.store.read(places), None)
         self.store.write(ids, stacked, positions)
         new = ClientStates(self.first, self.clients, self.storage, self.store)
-        self._before = _Before(ids, had, old, positions, new)
+        self._before = _Before(ids, had, old, positions, here, new)
         self._read = None
         return new._with_room()
 
@@ -120,7 +149,9 @@ class ClientStates:
     def _copied(self, storage: Storage) -> "ClientStates":
         """The same states in a store of their own."""
         ids = np.fromiter(self.touched, np.int64)
-        store = storage.open(self.first, self.clients, len(ids))
+        now = self.store
+        held = now.most_held if isinstance(now, SharedStore) else len(now)
+        store = storage.open(self.first, self.clients, held)
         some = max(1, _COPIED_TOGETHER // max(1, store.state_bytes))
         for begin in range(0, len(ids), some):
             part = ids[begin : begin + some]
@@ -162,12 +193,12 @@ def _places(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return np.where(ids[near] == wanted, near, -1)
 
 
-def _overlaid(states: Any, here: np.ndarray, others: Any, positions: np.ndarray) -> Any:
-    """States, in some places those at these positions of others."""
+def _overlaid(states: Any, here: np.ndarray, others: Any) -> Any:
+    """States, in some places others."""
 
     def one(a: Any, b: Any) -> np.ndarray:
         out = np.array(a)
-        out[here] = np.asarray(b)[positions]
+        out[here] = b
         return out
 
     return tree.map(one, states, others)

@@ -18,6 +18,7 @@ from holdfast.errors import HoldfastError, explain_constructor
 from holdfast.trees import Tree, nbytes
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_STORES: tuple[Any, ...] = (DeviceStore, MemoryStore, DiskStore)  # from the fastest to the largest
 _UNITS |= {f"{unit}i": 1024**power for power, unit in enumerate("kmgt", start=1)}
 
 
@@ -74,8 +75,8 @@ class Storage:
         return int(stats.get("bytes_limit", _machine_memory())) // 4
 
     def open(self, first: Tree, clients: int, states: int = 0) -> Store:
-        """A place for so many of a population's states; each process has its part of them."""
-        kind = self._kind(states * nbytes(first) // processes.count())
+        """A place for a population's states, with room for so many at each process."""
+        kind = self._kind(states * nbytes(first))
         mine = (
             DiskStore.new(first, clients, self.folder)
             if kind is DiskStore
@@ -85,8 +86,10 @@ class Storage:
 
     def fits(self, store: Store) -> bool:
         """Whether states may stay where they are; the answer is the same at all processes."""
-        mine = store.mine if isinstance(store, SharedStore) else store
-        return type(mine) is self._kind(len(store) * store.state_bytes // processes.count())
+        mine: Store = store.mine if isinstance(store, SharedStore) else store
+        held = store.most_held if isinstance(store, SharedStore) else len(store)
+        # They do not go back: processes share them in other ways from round to round.
+        return _STORES.index(type(mine)) >= _STORES.index(self._kind(held * store.state_bytes))
 
     def _kind(self, size: int) -> Any:
         # On a CPU, host memory is the device's: a store there would only copy more.

@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import tree
 
 from holdfast.client_states.states import ClientStates
 from holdfast.core import hyper
@@ -125,9 +124,7 @@ class Simulation:
     def inputs(self, state: RunState, plan: RoundPlan, now: Algorithm | None = None) -> RoundInputs:
         """What the next round is a function of; `now` is the algorithm with that round's numbers."""
         setup, t = self.setup, state.round
-        states = state.client_states.stack(plan.clients)
-        if plan.here != slice(0, len(plan.clients)):
-            states = tree.map(lambda a: a[plan.here], states)
+        states = state.client_states.stack(plan.clients, plan.here)
         here = plan.clients[plan.here]
         selection, server = setup.selection, self.server
         return RoundInputs(

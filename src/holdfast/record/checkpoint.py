@@ -325,5 +325,7 @@ def _open_states(path: Path, database: dict[str, Any], like: ClientStates) -> Cl
     shared = SharedStore(mine, like.first, len(like))
     seen = np.zeros(len(like), np.uint8)
     seen[mine.ids()] = 1
-    shared.note(np.flatnonzero(processes.gathered(seen).any(axis=0)))
+    at = processes.gathered(seen)
+    ids = np.flatnonzero(at.any(axis=0))
+    shared.note(ids, at[:, ids].argmax(axis=0))
     return ClientStates(like.first, len(like), like.storage, shared)
