@@ -42,6 +42,7 @@ lint: $(TOOLS)
 format: $(TOOLS)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/python -m holdfast.config.describe
 
 numbers: $(INSTALLED)
 	$(BIN)/python docs/quoted.py --measure

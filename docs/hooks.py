@@ -17,7 +17,7 @@ from latex2mathml.converter import convert
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 
-from holdfast.config import catalogue, schema
+from holdfast.config import catalogue, schema, signatures
 from holdfast.config.entries import entry
 
 log = logging.getLogger("mkdocs.hooks")
@@ -227,7 +227,7 @@ def in_file(kind: str, name: str) -> list[str]:
     table.setdefault("name", table.pop("schedule", name))
     function = catalogue.KINDS[kind][name]
     try:
-        schema.arguments(function, schema.ALSO.get(kind)).model_validate(table)
+        signatures.arguments(function, schema.ALSO.get(kind)).model_validate(table)
     except (ValueError, TypeError, NameError, pydantic.PydanticUserError) as refused:
         reason = " ".join(str(refused).split())[:100]
         log.info("%s %s: its entry would be refused, so it is left out: %s", kind, name, reason)

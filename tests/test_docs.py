@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import holdfast as hf
 from holdfast.cli import app
-from holdfast.config import catalogue, schema
+from holdfast.config import catalogue, schema, signatures
 from holdfast.config.build import study
 from holdfast.config.file import read
 
@@ -151,7 +151,7 @@ def test_experiment_files_are_valid(text, tmp_path, monkeypatch):
         assert study(file).methods
     else:
         function = catalogue.find("data", data["name"])
-        schema.check(file, ("data",), schema.arguments(function, schema.ALSO["data"]), data)
+        schema.check(file, ("data",), signatures.arguments(function, schema.ALSO["data"]), data)
 
 
 def test_every_key_of_an_experiment_file_is_explained():

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import holdfast
 from holdfast.cli import COMMANDS, app, console
+from holdfast.config import examples
 
 # Runs the command in a process of its own and says whether JAX was imported for it.
 WITHOUT_JAX = """
@@ -36,9 +37,27 @@ def in_a_process(*words, **env):
 
 def test_version_and_help_need_no_jax(tmp_path):
     assert in_a_process("--version") == f"holdfast {holdfast.__version__}\nFalse False\n"
-    for words in (("--help",), ("run", "--help"), ("new", str(tmp_path / "one.toml"))):
+    for words in (
+        ("--help",),
+        ("run", "--help"),
+        ("new", str(tmp_path / "one.toml")),
+        ("list",),
+        ("show", "feddyn"),
+    ):
         assert in_a_process(*words).endswith("False False\n")
     assert (tmp_path / "one.toml").exists()
+
+
+def test_a_wrong_file_is_refused_without_jax(tmp_path):
+    file = tmp_path / "wrong.toml"
+    file.write_text(examples.text("digits").replace("learning_rate", "learningrate"))
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_JAX.replace("assert not", "assert 2 =="), "run", str(file)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "False False\n", done.stderr
+    assert "unknown key `learningrate` in [local]; did you mean `learning_rate`?" in done.stderr
 
 
 def test_the_package_is_the_command():

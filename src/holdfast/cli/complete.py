@@ -1,7 +1,6 @@
 """What the shell offers when Tab is pressed: names, templates, run folders and what is in them.
 
-Nothing here may import JAX, for which nobody waits at a prompt; but for the names of the catalogue,
-which are kept in a file until the package changes.
+Nothing here may import JAX, for which nobody waits at a prompt.
 """
 
 import contextlib
@@ -12,9 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import typer
-
-from holdfast import __version__
-from holdfast.cli.machine import cache_folder
 
 # Where to look for what was typed; what is deeper, or among more, is found when more of it is typed.
 _DEPTH = 3
@@ -40,13 +36,17 @@ def templates(incomplete: str) -> Offers:
 
 def kinds(incomplete: str) -> Offers:
     """What `holdfast list` can be asked for."""
-    return _beginning({kind: "" for kind in _catalogue()}, incomplete)
+    from holdfast.config import described
+
+    return _beginning(described.titles(), incomplete)
 
 
 def names(incomplete: str) -> Offers:
     """What `holdfast show` can explain."""
-    every = {n: about for entries in _catalogue().values() for n, about in entries.items()}
-    return _beginning(every, incomplete)
+    from holdfast.config import described
+
+    every = [described.names(kind) for kind in described.titles()]
+    return _beginning({n: about for known in every for n, about in known.items()}, incomplete)
 
 
 def sinks(incomplete: str) -> Offers:
@@ -126,26 +126,3 @@ def _inside(folder: Path) -> list[Path]:
         return sorted(p for p in folder.iterdir() if not p.name.startswith("."))
     except OSError:  # it is not there, or may not be read: nothing to offer
         return []
-
-
-def _catalogue() -> dict[str, dict[str, str]]:
-    """Every name by its kind, with its first line; from a file unless the package is newer than that."""
-    package = Path(__file__).parents[1]
-    listings = [*package.glob("*.py"), *package.glob("*/__init__.py"), *package.glob("config/*.py")]
-    of = f"{__version__} {package} {max(path.stat().st_mtime_ns for path in listings)}"
-    kept = cache_folder() / "names.json"
-    with contextlib.suppress(OSError, ValueError):
-        found = json.loads(kept.read_text("utf-8"))
-        if found["of"] == of:
-            return dict(found["names"])
-    from holdfast.config import catalogue
-
-    listed = {
-        kind: {name: catalogue.page(kind, name).title for name in entries}
-        for kind, entries in catalogue.KINDS.items()
-    }
-    # Where no cache can be written the next Tab takes as long.
-    with contextlib.suppress(OSError):
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps({"of": of, "names": listed}), encoding="utf-8")
-    return listed

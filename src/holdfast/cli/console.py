@@ -1,5 +1,6 @@
 """What a command says: results to standard output, all else to standard error, mistakes in one line."""
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -77,7 +78,7 @@ def _warnings_said() -> Iterator[None]:
 
 def _ended(said: str, code: int, error: Exception) -> typer.Exit:
     """Say what is wrong, with the lines of own code it came through; how the command then ends."""
-    from holdfast import origin, processes
+    from holdfast import origin
 
     err.print("[bold red]error[/] ", end="")
     err.print(printable(said), markup=False, highlight=False, soft_wrap=True)
@@ -85,7 +86,10 @@ def _ended(said: str, code: int, error: Exception) -> typer.Exit:
         err.print(
             f"  {printable(line)}", style="dim", markup=False, highlight=False, soft_wrap=True
         )
-    processes.let_the_first_speak()
+    # Nobody has imported it, and JAX with it, where there is one process.
+    processes = sys.modules.get("holdfast.processes")
+    if processes is not None:
+        processes.let_the_first_speak()
     return typer.Exit(code)
 
 

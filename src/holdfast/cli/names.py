@@ -1,16 +1,18 @@
 """`holdfast list` and `holdfast show`: what experiment files can ask for by name."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.table import Table
 
 from holdfast.cli import complete
 from holdfast.cli.console import out
 from holdfast.cli.latex import readable, readable_inline
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, did_you_mean
+
+if TYPE_CHECKING:
+    from holdfast.config.described import Description
 
 
 def list_names(
@@ -29,20 +31,18 @@ def list_names(
     [bold]holdfast list[/]
     [bold]holdfast list algorithms[/]
     """
-    from holdfast.config import catalogue
-    from holdfast.errors import did_you_mean
+    from holdfast.config import described
 
-    words = {k: k for k in catalogue.KINDS} | {f"{k}s": k for k in catalogue.KINDS}
+    titles = described.titles()
+    words = {k: k for k in titles} | {f"{k}s": k for k in titles}
     if kind is not None and kind not in words:
         raise HoldfastError(f"unknown kind `{kind}`; {did_you_mean(kind, words)}")
-    for one in catalogue.KINDS if kind is None else [words[kind]]:
-        shown = Table(
-            title=catalogue.TITLES[one], title_justify="left", box=None, show_header=False
-        )
+    for one in titles if kind is None else [words[kind]]:
+        shown = Table(title=titles[one], title_justify="left", box=None, show_header=False)
         shown.add_column(style="bold", no_wrap=True)
         shown.add_column()
-        for name in catalogue.KINDS[one]:
-            shown.add_row(name, catalogue.page(one, name).title)
+        for name, title in described.names(one).items():
+            shown.add_row(name, title)
         out.print(shown)
         out.print()
     out.print("[dim]holdfast show NAME explains one of them.[/]")
@@ -60,12 +60,13 @@ def show(
 
     [bold]holdfast show feddyn[/]
     """
-    from holdfast.config import catalogue
-    from holdfast.config.entries import entry, is_number
+    from rich.markdown import Markdown
 
-    for kind in catalogue.kinds_of(name):
-        page = catalogue.page(kind, name)
-        out.print(f"\n[bold]{page.name}[/]  [dim]{kind}[/]")
+    from holdfast.config import described
+
+    for kind in described.kinds_of(name):
+        page = described.find(kind, name)
+        out.print(f"\n[bold]{name}[/]  [dim]{kind}[/]")
         out.print(page.title, markup=False, highlight=False)
         if page.equation:
             out.print(Padding(readable(page.equation), (1, 4)), markup=False, highlight=False)
@@ -73,17 +74,18 @@ def show(
             out.print(Markdown(readable_inline(page.body)))
         _facts(page)
         out.print("\n[dim]in an experiment file[/]")
-        out.print(Padding(entry(kind, name), (0, 4)), markup=False, highlight=False)
-        numbers = [n for n in page.arguments if kind == "algorithm" and is_number(name, n)]
-        if numbers:
+        out.print(Padding(page.entry, (0, 4)), markup=False, highlight=False)
+        if page.swept:
             out.print("[dim]several values of it[/]")
-            swept = f'[sweep]\n"algorithm.{name}.{numbers[0]}" = [0.01, 0.1]'
+            swept = f'[sweep]\n"algorithm.{name}.{page.swept}" = [0.01, 0.1]'
             out.print(Padding(swept, (0, 4)), markup=False, highlight=False)
         out.print("[dim]in Python[/]")
         out.print(Padding(page.signature, (0, 4)), markup=False, highlight=False)
 
 
-def _facts(page: Any) -> None:
+def _facts(page: "Description") -> None:
+    from rich.markdown import Markdown
+
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column()

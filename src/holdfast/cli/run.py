@@ -66,13 +66,18 @@ def run(
     [bold]holdfast run experiment.toml --set local.learning_rate=0.05[/]
     [bold]holdfast run experiment.toml --set algorithm.feddyn.alpha=0.1[/]
     """
+    from holdfast.config.file import read
+    from holdfast.config.sections import refuse_mistakes
+
+    # What is wrong with the file itself is said before anybody waits for JAX.
+    asked = read(file, changes or (), trust)
+    refuse_mistakes(asked)
     _divide(processes, coordinator, rank)
     from holdfast.config import build
-    from holdfast.config.file import read
     from holdfast.runs.execute import create
 
     _tracked(track, file)
-    study = build.study(read(file, changes or (), trust), pretrained=not dry_run)
+    study = build.study(asked, pretrained=not dry_run)
     describe(study)
     if dry_run:
         return

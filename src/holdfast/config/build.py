@@ -10,18 +10,20 @@ import jax
 from holdfast.client_states.storage import Storage
 from holdfast.config import evaluation, schema, splits, sweep
 from holdfast.config.file import ExperimentFile, ExperimentFileError, KeyPath
-from holdfast.config.joined import Federation, check_sections, federation, metric_names
+from holdfast.config.joined import Federation, federation, metric_names
 from holdfast.config.making import (
     fitting,
     located,
     make,
     make_local,
+    make_metric,
     make_plain,
     named,
-    over,
 )
 from holdfast.config.schema import FileSchema
+from holdfast.config.sections import sections as checked_sections
 from holdfast.config.server import AtServer, at_server, learns_at_server, pretrains
+from holdfast.config.sweep import over
 from holdfast.config.theory import asks_theory, by_theory
 from holdfast.config.validation import early_stopping
 from holdfast.core.algorithm import Algorithm
@@ -215,15 +217,15 @@ class Study:
 
 def sections(file: ExperimentFile) -> FileSchema:
     """What the file has, every name and argument in it checked; no data is touched."""
-    found: Any = schema.check(file, (), FileSchema, file.values)
-    for kind in ("data", "partition", "model", "cohort"):
-        named(file, (kind,), kind, getattr(found, kind))
+
+    def check(file: ExperimentFile, at: KeyPath, kind: str, table: dict[str, Any]) -> None:
+        if kind == "metric":
+            make_metric(file, at, table)
+        else:
+            named(file, at, kind, table)
+
+    found = checked_sections(file, check)
     evaluation.set_metrics(file, found.evaluate)
-    for number, table in enumerate(found.evaluate.also):
-        named(file, ("evaluate", "also", number), "evaluator", table)
-    check_sections(file, found)
-    for swept in sweep.swept_methods(file, found.sweep, found.algorithm):
-        named(swept.file, swept.at, "algorithm", swept.table)
     return found
 
 

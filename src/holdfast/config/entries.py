@@ -3,7 +3,7 @@
 import typing
 from typing import Any
 
-from holdfast.config import catalogue, schema
+from holdfast.config import catalogue, schema, signatures
 
 _LOCATIONS = {
     "algorithm": "[[algorithm]]",
@@ -39,8 +39,8 @@ def entry(kind: str, name: str) -> str:
     if kind == "metric":
         return f'[evaluate]\nmetrics = ["{name}"]'
     function = catalogue.KINDS[kind][name]
-    types_of = schema.hints(function)
-    known = schema.supplied(function) if kind == "evaluator" else {}
+    types_of = signatures.hints(function)
+    known = signatures.supplied(function) if kind == "evaluator" else {}
     required = {
         n: _value(kind, n, types_of[n])
         for n, p in catalogue.settings(function).items()
@@ -61,8 +61,8 @@ def entry(kind: str, name: str) -> str:
 
 def is_number(algorithm: str, argument: str) -> bool:
     """Whether a method's argument is a hyper-parameter: a number, a schedule or one per client."""
-    hints = schema.hints(catalogue.KINDS["algorithm"][algorithm])
-    return argument in hints and schema.is_hyper(hints[argument])
+    hints = signatures.hints(catalogue.KINDS["algorithm"][algorithm])
+    return argument in hints and signatures.is_hyper(hints[argument])
 
 
 def _value(kind: str, name: str, hint: Any) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from jax import tree
 
 from holdfast import evaluate
-from holdfast.config import own_code, schema
+from holdfast.config import own_code, schema, signatures
 from holdfast.config.file import ExperimentFile, KeyPath
 from holdfast.config.joined import Federation
 from holdfast.config.making import find, located, make, make_metric
@@ -175,7 +175,7 @@ def _named(
     """An evaluator by its name in the catalogue, or one of the user's own."""
     with located(file, (*at, "name")):
         function = find(file, "evaluator", table["name"])
-        supplied = schema.supplied(function)
+        supplied = signatures.supplied(function)
     on = table.get("on", "test")
     known: dict[str, Any] = {"every": every}
     for name, what in supplied.items():

@@ -8,9 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import tomlkit
-from tomlkit.exceptions import TOMLKitError
-
 from holdfast.errors import HoldfastError, did_you_mean
 
 KeyPath = tuple[str | int, ...]
@@ -79,6 +76,8 @@ class ExperimentFile:
 
     def as_used(self) -> str:
         """The file with the changes in it; comments and order are kept."""
+        import tomlkit
+
         document = tomlkit.parse(self.text)
         for at, typed in self.changed.items():
             table: Any = document
@@ -231,6 +230,9 @@ def _in_one_line(text: str) -> str:
 
 
 def _value(typed: str) -> Any:
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
     try:
         return tomlkit.value(typed.strip()).unwrap()
     except TOMLKitError:

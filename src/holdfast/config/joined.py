@@ -9,9 +9,10 @@ from jax import tree
 
 from holdfast import evaluate
 from holdfast.config.file import ExperimentFile, KeyPath
-from holdfast.config.making import located, make, make_local, named, over
+from holdfast.config.making import located, make, make_local
 from holdfast.config.population import load_dataset, make_model, population
 from holdfast.config.schema import FileSchema
+from holdfast.config.sweep import over
 from holdfast.config.validation import Validation
 from holdfast.core.local import Local
 from holdfast.data import Clients, Dataset
@@ -20,8 +21,6 @@ from holdfast.engine.populations import Joined, Population, join
 from holdfast.errors import HoldfastError, did_you_mean
 from holdfast.metrics import Metric
 from holdfast.models import Model
-
-_KINDS = ("data", "partition", "model", "cohort")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,14 +100,6 @@ def metric_names(model: Model, params: Any, examples: Any) -> list[str]:
     """What a model measures of examples."""
     batch = tree.map(lambda a: a[:1], examples)
     return list(jax.eval_shape(model.measure, params, batch))
-
-
-def check_sections(file: ExperimentFile, sections: FileSchema) -> None:
-    """Every name and argument in `[[population]]`; no data is touched."""
-    for i, table in enumerate(sections.population):
-        for kind in _KINDS:
-            if getattr(table, kind) is not None:
-                named(file, ("population", i, kind), kind, getattr(table, kind))
 
 
 def federation(file: ExperimentFile, sections: FileSchema) -> Federation:

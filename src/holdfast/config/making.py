@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import optax
 
-from holdfast.config import catalogue, own_code, schema
+from holdfast.config import catalogue, own_code, schema, signatures
 from holdfast.config.file import ExperimentFile, ExperimentFileError, KeyPath
 from holdfast.config.memory import no_more_than_there_is
 from holdfast.core.algorithm import Algorithm
@@ -43,7 +43,7 @@ def make(
     if kind == "metric":
         return make_metric(file, at, table)
     function, checked = named(file, at, kind, table)
-    wanted, hints = catalogue.settings(function), schema.hints(function)
+    wanted, hints = catalogue.settings(function), signatures.hints(function)
     # The key `name` names the function; what a function calls so, if it does, is known otherwise.
     told = checked.model_dump(exclude_unset=True, exclude={"name"})
     given = {n: v for n, v in told.items() if n in wanted}
@@ -113,7 +113,7 @@ def named(
     """The function a table names, and the table checked against its arguments."""
     with located(file, (*at, "name")):
         function = find(file, kind, table["name"])
-        arguments = schema.arguments(function, schema.ALSO.get(kind))
+        arguments = signatures.arguments(function, schema.ALSO.get(kind))
     return function, schema.check(file, at, arguments, table)
 
 
@@ -123,7 +123,7 @@ def find(file: ExperimentFile, kind: str, name: str) -> Callable[..., Any]:
         return catalogue.find(kind, name)
     found = own_code.find(kind, name, own_code.Trust(file.path, file.trusted))
     with own_code.explained(f"{kind} `{name}`"):  # such as types that do not exist
-        schema.hints(found)
+        signatures.hints(found)
     return found
 
 
@@ -137,9 +137,9 @@ def make_plain(file: ExperimentFile, at: KeyPath, kind: Callable[..., Any], tabl
     """What a table without a name is for, made with its keys as arguments."""
     if "name" in table:
         raise file.error((*at, "name"), f"unknown key `name` in [{at[-1]}]; remove it.")
-    checked = schema.check(file, at, schema.arguments(kind), {"name": "", **table})
+    checked = schema.check(file, at, signatures.arguments(kind), {"name": "", **table})
     given = checked.model_dump(exclude_unset=True, exclude={"name"})
-    hints = schema.hints(kind)
+    hints = signatures.hints(kind)
     settings = {n: convert(file, (*at, n), hints[n], v) for n, v in given.items()}
     with located(file, at):
         return kind(**settings)
@@ -159,31 +159,21 @@ def make_metric(file: ExperimentFile, at: KeyPath, table: dict[str, Any]) -> Met
         return as_metric(function, given.greater_is_better)
 
 
-# Either replaces the other in local training that goes over another.
-INSTEAD = {"steps": "epochs", "epochs": "steps"}
-
-
-def over(shared: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """Own local training over what is shared: its `steps` replace `epochs`, and back."""
-    hidden = {INSTEAD[name] for name in own if name in INSTEAD}
-    return {n: v for n, v in shared.items() if n not in hidden} | own
-
-
 def convert(file: ExperimentFile, at: KeyPath, hint: Any, value: Any) -> Any:
     """A value of the file as its type wants it: nested tables, masks, schedules, one per client."""
-    kind = schema.nested(hint)
+    kind = signatures.nested(hint)
     if kind:
-        return make(file, at, kind, value, by_step_size=schema.makes_optimizer(hint))
-    if schema.is_local(hint) and isinstance(value, dict):
+        return make(file, at, kind, value, by_step_size=signatures.makes_optimizer(hint))
+    if signatures.is_local(hint) and isinstance(value, dict):
         return make_local(file, at, value)
-    if schema.is_mask(hint):
+    if signatures.is_mask(hint):
         return Begins(tuple(value))
-    if schema.is_hyper(hint):
+    if signatures.is_hyper(hint):
         return _hyper(file, at, value)
-    if schema.is_path(hint):
+    if signatures.is_path(hint):
         return [file.found(v) for v in value] if isinstance(value, list) else file.found(value)
     if isinstance(value, list | tuple):
-        types_of = schema.entries(hint, len(value))
+        types_of = signatures.entries(hint, len(value))
         return type(value)(
             convert(file, (*at, i), inside, v)
             for i, (inside, v) in enumerate(zip(types_of, value, strict=True))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jax import tree
 
-from holdfast.config import catalogue, schema
+from holdfast.config import catalogue, schema, signatures
 from holdfast.config.file import ExperimentFile, KeyPath
 from holdfast.config.making import located, make
 from holdfast.config.schema import FileSchema
@@ -147,7 +147,7 @@ def make_model(
         return made
     at = (*at, "augment")
     given = {} if changes is True else changes
-    checked = schema.check(file, at, schema.arguments(Change), {"name": "", **given})
+    checked = schema.check(file, at, signatures.arguments(Change), {"name": "", **given})
     with located(file, at):
         return augmented(made, **checked.model_dump(exclude_unset=True, exclude={"name"}))
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from holdfast.config import schema
 from holdfast.config.file import ExperimentFile, KeyPath
-from holdfast.config.making import located, make_local, over
+from holdfast.config.making import located, make_local
 from holdfast.config.schema import OwnServer, ServerSection
-from holdfast.config.sweep import SweptMethod
+from holdfast.config.sweep import SweptMethod, over
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.rule import Need, parts_of
 from holdfast.engine.server import Server

@@ -6,16 +6,23 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from holdfast.config.file import ExperimentFile, KeyPath, put
-from holdfast.config.making import INSTEAD
 from holdfast.errors import HoldfastError, did_you_mean
 from holdfast.sweeps.grid import WAYS, combinations
 from holdfast.sweeps.naming import brief, short_names
 
+# Either replaces the other in local training that goes over another.
+INSTEAD = {"steps": "epochs", "epochs": "steps"}
 _EXAMPLE = '"local.learning_rate" = [0.05, 0.1] or "algorithm.feddyn.alpha" = [0.01, 0.1]'
 
 
 # What of [server] is how it trains; the rest is who has which data, which all methods share.
 _TRAINING = ("local", "pretrain", "gradient_batch_size")
+
+
+def over(shared: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Own local training over what is shared: its `steps` replace `epochs`, and back."""
+    hidden = {INSTEAD[name] for name in own if name in INSTEAD}
+    return {n: v for n, v in shared.items() if n not in hidden} | own
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from holdfast.record.identity import describe
-
 Point = dict[str, Any]  # dotted path -> value
 _LONGEST = 200  # bytes; file systems take 255
 
@@ -51,12 +49,19 @@ def brief(value: Any) -> str:
         return short if float(short) == value else repr(value)
     if isinstance(value, Mapping):
         return "-".join(map(brief, value.values()))
-    text = str(value) if isinstance(value, str | int | None) else describe(value)
+    text = str(value) if isinstance(value, str | int | None) else _described(value)
     if len(text) <= 30 and "#" not in text:
         return text
     # A schedule or many numbers: what it is, and a few letters that tell it from others.
     name = re.search(r"[A-Za-z]\w*(?=[#(])", text)
     return f"{name[0] if name else ''}#{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+
+
+def _described(value: Any) -> str:
+    # Files are checked before anybody waits for JAX, which it needs for arrays.
+    from holdfast.record.identity import describe
+
+    return describe(value)
 
 
 def folder_name(text: str) -> str:
