@@ -10,6 +10,9 @@ os.environ.setdefault(
     "XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1"
 )
 
+# Commands start no workers but where a test is about them: each would import JAX for a second's work.
+os.environ.setdefault("HOLDFAST_JOBS", "1")
+
 # The width of a terminal is asked for when something is printed, unless it was given when the command
 # was imported: so it is imported here, and not in the first test that gives one.
 os.environ.pop("COLUMNS", None)

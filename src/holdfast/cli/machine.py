@@ -25,6 +25,22 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "holdfast"
 
 
+def is_process_of_command() -> bool:
+    """Whether this process is there for one command."""
+    return _command_is_process
+
+
+def cache_variables() -> dict[str, str]:
+    """What tells JAX in another process to use the cache that `use_machine` sets up."""
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ or not _command_is_process:
+        return {}
+    return {
+        "JAX_COMPILATION_CACHE_DIR": str(cache_folder() / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+
+
 def use_machine() -> None:
     """One device per core, and a cache of compiled programs; JAX's own variables have precedence."""
     import jax

@@ -33,6 +33,18 @@ Window = Annotated[
         "given, which is 1, the first evaluation there, unless it says otherwise.",
     ),
 ]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        "-j",
+        min=1,
+        envvar="HOLDFAST_JOBS",
+        show_default=False,
+        help="So many runs side by side, to the same bits; 1: one after another. Unless given, as many as "
+        "cores where a round is too short to share among them, or one on each accelerator.",
+    ),
+]
 Processes = Annotated[
     int,
     typer.Option(

@@ -13,12 +13,14 @@ from holdfast.cli import complete
 from holdfast.cli.compare import say_verdict
 from holdfast.cli.console import err, out, whole
 from holdfast.cli.describe import describe
-from holdfast.cli.machine import use_if_given
-from holdfast.cli.options import Coordinator, Processes, Rank, Track, Trusted
+from holdfast.cli.machine import cache_variables, is_process_of_command, use_if_given
+from holdfast.cli.options import Coordinator, Jobs, Processes, Rank, Track, Trusted
 from holdfast.errors import FileAccessError, in_plain_words
 
 if TYPE_CHECKING:
     from holdfast.config.build import Study
+    from holdfast.config.file import ExperimentFile
+    from holdfast.jobs.local import LocalExecutor
 
 
 def run(
@@ -49,6 +51,7 @@ def run(
     report: Annotated[bool, typer.Option(help="Write the report page at the end.")] = True,
     track: Track = None,
     trust: Trusted = False,
+    jobs: Jobs = None,
     processes: Processes = 1,
     coordinator: Coordinator = None,
     rank: Rank = 0,
@@ -65,23 +68,28 @@ def run(
     [bold]holdfast run experiment.toml --set rounds=10 --set seeds=1 --out runs/short[/]
     [bold]holdfast run experiment.toml --set local.learning_rate=0.05[/]
     [bold]holdfast run experiment.toml --set algorithm.feddyn.alpha=0.1[/]
+    [bold]holdfast run experiment.toml --jobs 1[/]
     """
     from holdfast.config.file import read
     from holdfast.config.sections import refuse_mistakes
 
     # What is wrong with the file itself is said before anybody waits for JAX.
-    asked = read(file, changes or (), trust)
-    refuse_mistakes(asked)
-    _divide(processes, coordinator, rank)
-    from holdfast.config import build
-    from holdfast.runs.execute import create
+    given = read(file, changes or (), trust)
+    refuse_mistakes(given)
+    _divide(processes, coordinator, rank, jobs)
+    jobs = 1 if dry_run or _is_divided(processes, coordinator) else jobs
+    with _workers(given, jobs) as executor:
+        from holdfast.config import build
+        from holdfast.runs.execute import create
+        from holdfast.runs.workers import settle
 
-    _tracked(track, file)
-    study = build.study(asked, pretrained=not dry_run)
-    describe(study)
-    if dry_run:
-        return
-    _carry_out(study, create(study, folder), report, track or [])
+        _tracked(track, file)
+        study = build.study(given, pretrained=not dry_run)
+        describe(study)
+        if dry_run:
+            return
+        settle(executor, study, jobs)
+        _carry_out(study, create(study, folder), report, track or [], executor)
 
 
 def resume(
@@ -96,6 +104,7 @@ def resume(
     report: Annotated[bool, typer.Option(help="Write the report page at the end.")] = True,
     track: Track = None,
     trust: Trusted = False,
+    jobs: Jobs = None,
     processes: Processes = 1,
     coordinator: Coordinator = None,
     rank: Rank = 0,
@@ -108,37 +117,64 @@ def resume(
 
     [bold]holdfast resume runs/digits[/]
     """
-    _divide(processes, coordinator, rank)
-    from holdfast.config import build
+    _divide(processes, coordinator, rank, jobs)
     from holdfast.record.lock import refuse_held
-    from holdfast.runs.execute import mend
     from holdfast.runs.folder import RunFolder
 
     opened = RunFolder.open(folder)
     _tracked(track, folder)
     refuse_held(opened.path)
     opened.log("resumed")
-    study = build.study(opened.experiment(trusted=trust))
-    for name in mend(study, opened):
-        err.print(f"{name} was missing or damaged; written again.", markup=False, highlight=False)
-    _carry_out(study, opened, report, track or [])
+    given = opened.experiment(trusted=trust)
+    complete = len(list(opened.path.glob("methods/**/complete.sha256")))
+    jobs = 1 if _is_divided(processes, coordinator) else jobs
+    with _workers(given, jobs, complete) as executor:
+        from holdfast.config import build
+        from holdfast.runs.execute import mend
+        from holdfast.runs.workers import settle
+
+        study = build.study(given)
+        for name in mend(study, opened):
+            err.print(
+                f"{name} was missing or damaged; written again.", markup=False, highlight=False
+            )
+        settle(executor, study, jobs)
+        _carry_out(study, opened, report, track or [], executor)
 
 
-def _divide(count: int, coordinator: str | None, rank: int) -> None:
+def _workers(file: "ExperimentFile", jobs: int | None, complete: int = 0) -> "LocalExecutor":
+    """Start them; a process that is somebody else's starts none unless asked to."""
+    from holdfast.runs.workers import begun
+
+    asked = 1 if jobs is None and not is_process_of_command() else jobs
+    executor = begun(file, asked, cache_variables(), complete)
+    use_if_given()
+    return executor
+
+
+def _is_divided(count: int, coordinator: str | None) -> bool:
+    """Whether each run is divided among processes."""
+    return count > 1 or coordinator is not None or "HOLDFAST_COORDINATOR" in os.environ
+
+
+def _divide(count: int, coordinator: str | None, rank: int, jobs: int | None) -> None:
     """Become one of several processes, or start them and be done when they are."""
+    if not _is_divided(count, coordinator):
+        return
+    # JAX is imported here, and not before workers are started where there is one process.
     from holdfast import processes
+    from holdfast.runs.workers import refuse_beside_processes
 
+    refuse_beside_processes(jobs, count)
     use_if_given()
     if processes.COORDINATOR in os.environ:
         processes.connect_from_environment()
     elif coordinator is not None:
         processes.connect(coordinator, count, rank)
-    elif count > 1:
+    else:
         # -P: modules are not looked for in the current folder, which may have a random.py of its own.
         again = [sys.executable, "-P", "-m", "holdfast", *sys.argv[1:]]
         raise typer.Exit(processes.launch(again, count))
-    else:
-        return
     if not processes.is_first():
         out.quiet = True
 
@@ -150,7 +186,9 @@ def _tracked(track: list[str] | None, folder: Path) -> list[str]:
     return [f"{name:<11} {where(name, folder)}" for name in track or ()]
 
 
-def _carry_out(study: "Study", folder: Any, report: bool, track: list[str]) -> None:
+def _carry_out(
+    study: "Study", folder: Any, report: bool, track: list[str], executor: "LocalExecutor"
+) -> None:
     from holdfast import processes
     from holdfast.record.progress import of_command
     from holdfast.runs import results
@@ -169,7 +207,7 @@ def _carry_out(study: "Study", folder: Any, report: bool, track: list[str]) -> N
                 err.print(line, highlight=False, markup=False, soft_wrap=True)
             shown = of_command(err, runs, study.rounds, study.metric)
             progress = open_sinks.enter_context(shown)
-            failures = execute(study, folder, progress, sinks)
+            failures = execute(study, folder, progress, sinks, executor)
     except KeyboardInterrupt:
         err.print(f"stopped; go on with: [bold]holdfast resume {escape(str(folder.path))}[/]")
         raise typer.Exit(130) from None

@@ -15,6 +15,7 @@ from holdfast.client_states.memory import MemoryStore
 from holdfast.client_states.shared import SharedStore
 from holdfast.client_states.store import Store
 from holdfast.errors import HoldfastError, explain_constructor
+from holdfast.jobs import share
 from holdfast.trees import Tree, nbytes
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -35,7 +36,7 @@ class Storage:
 
     Args:
         memory: the most bytes of states in memory, as a number or such as `"2 GB"`; a quarter of the
-            machine's unless given.
+            machine's unless given. Runs side by side share it.
         device: the most bytes of states, and of examples, on a device; a quarter of its memory unless
             given.
         folder: for states on disk; that of the checkpoint or a temporary one unless given.
@@ -58,8 +59,9 @@ class Storage:
 
     @property
     def memory_bytes(self) -> int:
-        """The most bytes of states in memory."""
-        return _machine_memory() // 4 if self.memory is None else _size("memory", self.memory)
+        """The most bytes of states in memory; of runs side by side, each one's part."""
+        whole = machine_memory() // 4 if self.memory is None else _size("memory", self.memory)
+        return whole // share.count()
 
     @property
     def personal_bytes(self) -> int:
@@ -68,11 +70,15 @@ class Storage:
 
     @property
     def device_bytes(self) -> int:
-        """The most bytes of states, and of examples, on a device."""
+        """The most bytes of states, and of examples, on a device.
+
+        Of runs side by side each has a device of its own; on a CPU, all have the same memory.
+        """
+        sharing = share.count() if jax.default_backend() == "cpu" else 1
         if self.device is not None:
-            return _size("device", self.device)
+            return _size("device", self.device) // sharing
         stats = jax.local_devices()[0].memory_stats() or {}
-        return int(stats.get("bytes_limit", _machine_memory())) // 4
+        return int(stats.get("bytes_limit", machine_memory())) // 4 // sharing
 
     def open(self, first: Tree, clients: int, states: int = 0) -> Store:
         """A place for a population's states, with room for so many at each process."""
@@ -118,5 +124,6 @@ def _size(name: str, given: int | str) -> int:
     )
 
 
-def _machine_memory() -> int:
+def machine_memory() -> int:
+    """Bytes of memory this machine has."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from holdfast.client_states.storage import Storage
+from holdfast.client_states.storage import Storage, machine_memory
 from holdfast.config import evaluation, schema, splits, sweep
 from holdfast.config.file import ExperimentFile, ExperimentFileError, KeyPath
 from holdfast.config.joined import Federation, federation, metric_names
@@ -31,12 +31,14 @@ from holdfast.core.local import Local
 from holdfast.data import Clients, Dataset, share
 from holdfast.data.grouped import OfPopulation
 from holdfast.data.split.table import has_classes
+from holdfast.engine.choose import is_worth_sharing, operations_of_round
 from holdfast.engine.compiled import CompiledEngine
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.objective import adapts_by, averages_over
+from holdfast.engine.plan import draw
 from holdfast.engine.role import role
 from holdfast.engine.server import Server
-from holdfast.engine.setup import checked
+from holdfast.engine.setup import Setup, checked
 from holdfast.engine.stopping import EarlyStopping
 from holdfast.errors import About, HoldfastError
 from holdfast.evaluate.evaluators import Personal
@@ -48,6 +50,9 @@ from holdfast.record.identity import digest
 from holdfast.rules import AdaptiveClip
 from holdfast.sweeps.naming import folder_name, label
 from holdfast.trees import Tree
+
+# Operations in the time it takes to measure a small model, which is mostly overhead.
+_ONE_MORE_MODEL = 2e6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,6 +118,8 @@ class Study:
     objectives: dict[str, str] = dataclasses.field(default_factory=dict)
     # What each method is in the comparison, by its label: `federated`, `alone`, ...
     roles: dict[str, str] = dataclasses.field(default_factory=dict)
+    # Operations of a method's round, of its clients' local steps and of measuring, by its label.
+    operations: dict[str, float] = dataclasses.field(default_factory=dict)
     # Draws of the split that the study is repeated on, and which of them this is; none where it is one.
     splits: tuple[int, ...] = ()
     split: int | None = None
@@ -184,6 +191,14 @@ class Study:
             split=number,
             tested_per_trained=self.tested_per_trained,
         )
+
+    @property
+    def shares_rounds(self) -> bool:
+        """Whether most of the work is rounds that several devices share, or the file says that they do."""
+        if self.engine is not None:
+            return self.engine.devices != 1
+        long = [n for n in self.operations.values() if is_worth_sharing(n)]
+        return 2 * sum(long) > sum(self.operations.values())
 
     @property
     def runs(self) -> int:
@@ -468,9 +483,18 @@ def _try_out(made: Study, pretrained: bool) -> list[str]:
             made._made[method.label, made.seeds[0]] = experiment
         made.objectives[method.label] = averages_over(setup)
         made.roles[method.label] = role(setup)
+        made.operations[method.label] = _operations(made, method, setup)
         if not measured:
             measured = _names(made, setup.params)
     return measured
+
+
+def _operations(made: Study, method: Method, setup: Setup) -> float:
+    """Of a round, more or less: by this the longest runs begin first."""
+    cohort = draw(setup.cohort, setup.batches, made.seeds[0], 0)
+    found = operations_of_round(setup.params, setup.batches, cohort)
+    own = made.roles[method.label] in ("alone", "personal") and made.measures_clients
+    return found + (_ONE_MORE_MODEL * len(made.clients) if own else 0)
 
 
 def _check_size(made: Study) -> None:
@@ -479,7 +503,7 @@ def _check_size(made: Study) -> None:
     made.model.check_examples(examples, "simulate", ("data",))
     shapes = jax.eval_shape(made.model.init, jax.random.key(0), examples)
     size = sum(math.prod(a.shape) * a.dtype.itemsize for a in jax.tree.leaves(shapes))
-    room = 4 * Storage().memory_bytes  # a quarter of the machine's unless given
+    room = machine_memory()
     if size > room:
         raise HoldfastError(
             f"the model's parameters are {size / 1e9:,.0f} GB, and this machine has {room / 1e9:,.0f} GB; "

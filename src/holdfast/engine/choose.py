@@ -37,8 +37,18 @@ def choose_engine(params: Tree, planner: BatchPlanner, cohort: np.ndarray) -> En
     """All devices where a round is long enough to be shared; results do not depend on it."""
     if len(jax.devices()) == 1 or processes.count() > 1:
         return CompiledEngine()
-    work = _operations(params, planner, int(planner.steps[cohort].sum()))
-    return CompiledEngine() if work > _WORTH_SHARING else CompiledEngine(devices=1)
+    shared = is_worth_sharing(operations_of_round(params, planner, cohort))
+    return CompiledEngine() if shared else CompiledEngine(devices=1)
+
+
+def operations_of_round(params: Tree, planner: BatchPlanner, cohort: np.ndarray) -> int:
+    """About how many operations the local steps of a cohort are."""
+    return _operations(params, planner, int(planner.steps[cohort].sum()))
+
+
+def is_worth_sharing(operations: float) -> bool:
+    """Whether a round is long enough for several devices to share."""
+    return operations > _WORTH_SHARING
 
 
 def has_tiny_steps(params: Tree, planner: BatchPlanner) -> bool:

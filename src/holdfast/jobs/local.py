@@ -1,6 +1,5 @@
 """Worker processes of this machine as an executor; the process that has it works too."""
 
-import collections
 import multiprocessing
 import os
 import signal
@@ -9,19 +8,22 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, TextIO
 
 from holdfast.errors import HoldfastWarning
+from holdfast.jobs import share
 from holdfast.jobs.worker import settings
 
 # Seconds for a job that is interrupted to save itself.
 _GRACE = 20
 # Starts without one that got ready, after which nobody is started any more.
 _STARTS = 3
+# Who works where the executor is.
+_HERE = -1
 # One core each, and XLA's pool of threads with it.
 _ONE_CORE = {"JAX_NUM_CPU_DEVICES": "1", "NPROC": "1"}
 
@@ -31,9 +33,39 @@ class WorkerLostError(BrokenExecutor):
 
 
 class _Task:
-    def __init__(self, call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]) -> None:
-        self.call = call
+    def __init__(
+        self,
+        call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]],
+        kind: Hashable,
+    ) -> None:
+        # As JAX is configured in the thread that asks for it.
+        self.call, self.kind, self.settings = call, kind, settings()
         self.future: Future[Any] = Future()
+
+
+class _Tasks:
+    """What waits, in its order; who takes one prefers a kind it knows, then one that nobody else does."""
+
+    def __init__(self) -> None:
+        self._waiting: list[_Task] = []
+        self._known: dict[int, set[Hashable]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, task: _Task) -> None:
+        self._waiting.append(task)
+
+    def take(self, who: int) -> _Task:
+        mine = self._known.setdefault(who, {None})
+        others = set().union(*(kinds for k, kinds in self._known.items() if k != who))
+        task = min(self._waiting, key=lambda t: 0 if t.kind in mine else 1 + (t.kind in others))
+        mine.add(task.kind)
+        self._waiting.remove(task)
+        return task
+
+    def forget(self, who: int) -> None:
+        self._known.pop(who, None)
 
 
 class LocalExecutor(Executor):
@@ -63,15 +95,18 @@ class LocalExecutor(Executor):
         environments: Sequence[Mapping[str, str]] | None = None,
     ) -> None:
         self.jobs = jobs
-        self._tasks: collections.deque[_Task] = collections.deque()
+        share.among(jobs)
+        self._tasks = _Tasks()
         self._changed = threading.Condition()
         self._over = False
-        self._workers: list[_Worker] = []
+        self._workers: dict[int, _Worker] = {}
         # Every worker has the one end and only this process the other: when it ends, they do.
         self._alive, self._kept = os.pipe()
+        # As JAX is configured in this thread, now.
+        preparation: Any = None if first is None else (settings(), first, (), {})
         chosen = environments or [_ONE_CORE] * (jobs - 1)
         self._threads = [
-            threading.Thread(target=self._serve, args=(first, chosen[k]), daemon=True)
+            threading.Thread(target=self._serve, args=(k, preparation, chosen[k]), daemon=True)
             for k in range(jobs - 1)
         ]
         for thread in self._threads:
@@ -79,11 +114,19 @@ class LocalExecutor(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Call it in the next worker that is free, or in `work_here`."""
-        task = _Task((fn, args, kwargs))
+        return self._submit(_Task((fn, args, kwargs), None))
+
+    def submit_kind(
+        self, kind: Hashable, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Future[Any]:
+        """The same, preferably where something of this kind was done before."""
+        return self._submit(_Task((fn, args, kwargs), kind))
+
+    def _submit(self, task: _Task) -> Future[Any]:
         with self._changed:
             if self._over:
                 raise RuntimeError("LocalExecutor: it is shut down; make another one.")
-            self._tasks.append(task)
+            self._tasks.add(task)
             self._changed.notify()
         return task.future
 
@@ -92,7 +135,7 @@ class LocalExecutor(Executor):
         with self._changed:
             if not self._tasks:
                 return False
-            task = self._tasks.popleft()
+            task = self._tasks.take(_HERE)
         if task.future.set_running_or_notify_cancel():
             fn, args, kwargs = task.call
             try:
@@ -106,6 +149,16 @@ class LocalExecutor(Executor):
                 task.future.set_result(value)
         return True
 
+    def reduce(self, jobs: int) -> None:
+        """From now on at most so many at once: workers beyond that end when they are done."""
+        with self._changed:
+            self.jobs = min(self.jobs, jobs)
+            for place, worker in self._workers.items():
+                if place >= self.jobs - 1 and not worker.ready:
+                    worker.process.kill()
+            self._changed.notify_all()
+        share.among(self.jobs)
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Nothing more is taken; what was submitted is worked off, or what has not begun is cancelled."""
         if not cancel_futures and wait:
@@ -115,10 +168,10 @@ class LocalExecutor(Executor):
             self._over = True
             if cancel_futures:
                 while self._tasks:
-                    self._tasks.popleft().future.cancel()
+                    self._tasks.take(_HERE).future.cancel()
             self._changed.notify_all()
             # Who is not ready yet has come too late.
-            for worker in self._workers:
+            for worker in self._workers.values():
                 if not worker.ready and not self._tasks:
                     worker.process.kill()
         if wait:
@@ -130,17 +183,27 @@ class LocalExecutor(Executor):
         """Interrupt what is at work, as Ctrl-C does, and end all workers; again: at once."""
         self.shutdown(wait=False, cancel_futures=True)
         try:
-            for worker in list(self._workers):
-                worker.process.send_signal(signal.SIGINT)
+            for worker in list(self._workers.values()):
+                worker.process.send_signal(signal.SIGINT if worker.busy else signal.SIGKILL)
             end = time.monotonic() + _GRACE
-            for worker in list(self._workers):
+            for worker in list(self._workers.values()):
                 worker.process.wait(max(0.0, end - time.monotonic()))
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             pass
         finally:
-            for worker in list(self._workers):
+            for worker in list(self._workers.values()):
                 worker.process.kill()
             self._close()
+
+    def stop_on_error(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """As `__exit__`, but if all went well more may be submitted."""
+        if kind is not None:
+            self.stop()
 
     def __exit__(
         self,
@@ -159,28 +222,30 @@ class LocalExecutor(Executor):
                 if end >= 0:
                     os.close(end)
             self._alive = self._kept = -1
+        share.among(1)
 
-    def _serve(self, first: Callable[[], Any] | None, environment: Mapping[str, str]) -> None:
+    def _serve(self, place: int, first: Any, environment: Mapping[str, str]) -> None:
         """A thread for each place of a worker: starts it, hands it tasks, and starts another if it dies."""
         unready = 0
         while unready < _STARTS:
             with self._changed:
-                if self._over:
+                if self._over or place >= self.jobs - 1:
                     return
-                worker = _Worker(self._alive, environment)
-                self._workers.append(worker)
+                worker = self._workers[place] = _Worker(self._alive, environment)
             try:
-                worker.get_ready(first)
+                worker.get_ready(first, self.jobs)
                 unready = 0
-                while (task := self._next()) is not None:
+                while (task := self._next(place)) is not None:
                     worker.do(task)
                 return
             except (EOFError, OSError):
                 unready += not worker.ready
             finally:
                 worker.end()
-                self._workers.remove(worker)
-        if not self._over:
+                with self._changed:
+                    del self._workers[place]
+                    self._tasks.forget(place)
+        if not self._over and place < self.jobs - 1:
             warnings.warn(
                 f"a worker process ended {_STARTS} times before it was ready, the last time with code "
                 f"{worker.process.returncode}; going on without it.",
@@ -188,12 +253,14 @@ class LocalExecutor(Executor):
                 stacklevel=2,
             )
 
-    def _next(self) -> _Task | None:
+    def _next(self, place: int) -> _Task | None:
         """The next task, when there is one; None when there will be none."""
         with self._changed:
             while True:
+                if place >= self.jobs - 1:
+                    return None
                 if self._tasks:
-                    task = self._tasks.popleft()
+                    task = self._tasks.take(place)
                     if task.future.set_running_or_notify_cancel():
                         return task
                 elif self._over:
@@ -206,7 +273,7 @@ class _Worker:
     """One process, and the line to it."""
 
     def __init__(self, alive: int, environment: Mapping[str, str]) -> None:
-        self.ready = False
+        self.ready = self.busy = False
         mine, its = multiprocessing.Pipe()
         self.line: Connection[Any, Any] = mine
         # -P: modules are not looked for in the current folder. A session of its own: Ctrl-C in a terminal
@@ -226,12 +293,12 @@ class _Worker:
         for source, name in ((self.process.stdout, "stdout"), (self.process.stderr, "stderr")):
             threading.Thread(target=_said_here, args=(source, name), daemon=True).start()
 
-    def get_ready(self, first: Callable[[], Any] | None) -> None:
+    def get_ready(self, first: Any, sharing: int) -> None:
         """Wait until it has imported what it needs."""
         import cloudpickle
 
-        call = None if first is None else cloudpickle.dumps((settings(), first, (), {}))
-        self.line.send((sys.path, call))
+        call = None if first is None else cloudpickle.dumps(first)
+        self.line.send((sys.path, sharing, call))
         self.line.recv_bytes()
         self.ready = True
 
@@ -240,10 +307,11 @@ class _Worker:
         import cloudpickle
 
         try:
-            sent = cloudpickle.dumps((settings(), *task.call))
+            sent = cloudpickle.dumps((task.settings, *task.call))
         except Exception as error:  # it cannot travel
             task.future.set_exception(error)
             return
+        self.busy = True
         try:
             self.line.send_bytes(sent)
             right, value = cloudpickle.loads(self.line.recv_bytes())
@@ -256,6 +324,8 @@ class _Worker:
         except Exception as error:  # it cannot travel back
             task.future.set_exception(error)
             return
+        finally:
+            self.busy = False
         if right:
             task.future.set_result(value)
         else:

@@ -2,9 +2,11 @@
 
 import dataclasses
 import queue
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from typing import Any
+
+from holdfast.jobs.local import LocalExecutor
 
 ATTEMPTS = 3
 # How other executors say that a worker died with the job: dask.distributed, submitit, ray.
@@ -21,11 +23,13 @@ class Job:
         function: what is called there.
         args: with what; both must survive a pickle, by cloudpickle on this machine.
         work: how long it takes beside others, in any unit.
+        kind: jobs of one kind compile the same programs; workers of this machine keep to the kinds they know.
     """
 
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
     work: float = 1.0
+    kind: Hashable = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +56,7 @@ def outcomes(
 ) -> Iterator[Outcome]:
     """Every job's outcome, as they end; the longest jobs are submitted first.
 
-    An executor with `work_here`, such as `LocalExecutor`, has this thread work too. Whoever stops asking,
+    With a `LocalExecutor` this thread works too. Whoever stops asking,
     by Ctrl-C or otherwise, cancels what has not begun.
 
     Args:
@@ -62,7 +66,6 @@ def outcomes(
         ended: called with an outcome the moment it is known, in any thread, also while this one works.
 
     Example:
-        >>> from holdfast.jobs.local import LocalExecutor
         >>> with LocalExecutor(1) as executor:
         ...     jobs = [Job(pow, (2, k), work=k) for k in (1, 3, 2)]
         ...     [(outcome.number, outcome.value) for outcome in outcomes(jobs, executor)]
@@ -76,7 +79,12 @@ def outcomes(
     def submit(number: int) -> None:
         tries[number] += 1
         job = jobs[number]
-        waiting[number] = future = executor.submit(job.function, *job.args)
+        future = (
+            executor.submit_kind(job.kind, job.function, *job.args)
+            if isinstance(executor, LocalExecutor)
+            else executor.submit(job.function, *job.args)
+        )
+        waiting[number] = future
         future.add_done_callback(lambda done: finished(number, done))
 
     def finished(number: int, future: Future[Any]) -> None:
@@ -96,7 +104,7 @@ def outcomes(
     try:
         for number in sorted(range(len(jobs)), key=lambda n: -jobs[n].work):
             submit(number)
-        work_here: Callable[[], bool] = getattr(executor, "work_here", lambda: False)
+        work_here = executor.work_here if isinstance(executor, LocalExecutor) else lambda: False
         left = len(jobs)
         while left:
             found = _next(known, work_here)

@@ -12,6 +12,8 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
+from holdfast.jobs import share
+
 STOPPED = 130
 
 
@@ -42,9 +44,10 @@ def _end_with(launcher: int) -> None:
 
 def _get_ready(line: Connection) -> None:
     """Know where the launcher finds modules, and do what it would have done before the first job."""
-    path, first = pickle.loads(line.recv_bytes())
+    path, sharing, first = pickle.loads(line.recv_bytes())
     # Behind what is installed: the current folder may have a random.py of its own.
     sys.path += [place for place in path if place not in sys.path]
+    share.among(sharing)
     if first is not None:
         _answer(first)  # what went wrong will go wrong again, and then somebody waits for it
     line.send_bytes(b"ready")
@@ -86,8 +89,7 @@ _SETTINGS = (
 def settings() -> dict[str, Any]:
     """JAX's configuration here; nothing where JAX is not in use."""
     jax = sys.modules.get("jax")
-    known = {} if jax is None else jax.config.values
-    return {name: known[name] for name in _SETTINGS if name in known}
+    return {} if jax is None else {name: getattr(jax.config, name) for name in _SETTINGS}
 
 
 def use_settings(wanted: dict[str, Any]) -> None:
@@ -97,7 +99,7 @@ def use_settings(wanted: dict[str, Any]) -> None:
     import jax
 
     for name, value in wanted.items():
-        if jax.config.values.get(name) != value:
+        if getattr(jax.config, name) != value:
             jax.config.update(name, value)
 
 

@@ -4,9 +4,11 @@ import contextlib
 import datetime
 import errno
 import fcntl
+import itertools
 import json
 import os
 import socket
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +20,8 @@ from holdfast import processes
 from holdfast.errors import FolderInUseError, HoldfastWarning, file_errors_said
 
 LOCK = "lock"
+# Seconds for processes of a run that was killed to notice.
+_MOMENT = 3
 # What a file system without locks answers.
 _UNKNOWN = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
@@ -41,6 +45,23 @@ def held(folder: Path) -> Iterator[None]:
         refusal = processes.told_by_first(refusal) or _of_the_others(folder, until)
         if refusal:
             raise FolderInUseError(refusal)
+        yield
+
+
+@contextlib.contextmanager
+def held_beside(folder: Path) -> Iterator[None]:
+    """Write to this folder beside the run that holds it, for which this process works.
+
+    Should that run be killed, no other one begins before this process has ended.
+    """
+    with contextlib.ExitStack() as until:
+        for number in itertools.count(1):
+            try:
+                with file_errors_said():
+                    until.enter_context(_taken(folder, f"{LOCK}-{number}"))
+                    break
+            except FolderInUseError:
+                continue
         yield
 
 
@@ -92,12 +113,18 @@ def is_held_by_living_process(folder: Path) -> bool:
 
 
 def _refuse_left(folder: Path, first: int) -> None:
-    """Refuse what a process of another run holds, from this number on."""
+    """Refuse what a process of another run holds, from this number on, if it does not end in a moment."""
+    end = time.monotonic() + _MOMENT
     for path in folder.glob(f"{LOCK}-*"):
         rank = path.name.removeprefix(f"{LOCK}-")
-        if rank.isdecimal() and int(rank) >= first:
-            with _taken(folder, path.name):
-                pass
+        while rank.isdecimal() and int(rank) >= first:
+            try:
+                with _taken(folder, path.name):
+                    break
+            except FolderInUseError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,9 @@
 
 import contextlib
 import sys
+import threading
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +27,16 @@ class Progress:
         with of_run(algorithm.name, rounds, wanted) as progress:
             progress.advance(state)
 
+    Of several runs at once each says which it is by its `label`, from any thread; without one it is the
+    run that began last.
+
     Args:
         rounds: of every run.
         runs: how many.
         metrics: what is shown of a round, where it was measured.
         rates: whether rounds per second are shown too.
         all_runs: a bar for all of them; may show the `label` of the run and what was `measured`.
-        run: a bar for the run at hand.
+        run: bars for the runs at hand, one each.
         live: what shows the bars.
         console: is told in a line of every run that is over.
     """
@@ -53,7 +58,11 @@ class Progress:
         self._live = live or contextlib.nullcontext()
         self._label = ""
         self._finished = 0
-        self._began, self._first = 0.0, -1
+        # Of every run at hand: its last round, and since when rounds are counted from which.
+        self._at: dict[str, int] = {}
+        self._since: dict[str, tuple[float, int]] = {}
+        self._tasks: dict[str, Any] = {}
+        self._lock = threading.RLock()
 
     def __enter__(self) -> "Progress":
         self._live.__enter__()
@@ -67,49 +76,73 @@ class Progress:
     ) -> None:
         self._live.__exit__(kind, error, trace)
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether there are bars, which move with every round."""
+        return self._all is not None
+
     def begin(self, label: str) -> None:
         """A run begins."""
-        self._label, self._first = label, -1
-        _update(self._all, label=label)
-        if self._run is not None:
-            task = self._run.task_ids[0]
-            self._run.reset(task, description=f"{label:24}", visible=True, measured="compiling")
+        with self._lock:
+            self._label, self._at[label] = label, 0
+            self._since.pop(label, None)
+            _update(self._all, label=label)
+            if self._run is not None:
+                self._forget(label)
+                self._tasks[label] = self._run.add_task(
+                    f"{label:24}", total=self._rounds, measured="compiling"
+                )
 
     def advance(self, state: RunState) -> None:
-        """A round is over."""
+        """A round of the run that began last is over."""
+        if self._all is not None:
+            self.hear(self._label, state.round, state.history[-1], state.ledger.total)
+
+    def hear(self, label: str, round: int, record: Mapping[str, Any], total: float) -> None:
+        """A round of a run is over: its record, and the bytes of all its rounds."""
         if self._all is None:
             return
-        measured = self._measured(state)
-        _update(self._run, completed=state.round, measured=measured)
-        done = self._finished * self._rounds + state.round
-        _update(self._all, completed=done, measured=measured)
+        with self._lock:
+            measured = self._measured(label, round, record, total)
+            if self._run is not None and label in self._tasks:
+                self._run.update(self._tasks[label], completed=round, measured=measured)
+            self._at[label] = round
+            _update(self._all, completed=self._done(), measured=measured, label=label)
 
-    def say(self, line: str) -> None:
-        """Something about the run at hand that should be known."""
+    def say(self, line: str, label: str | None = None) -> None:
+        """Something about a run that should be known."""
         if self._console is not None:
-            self._console.print(
-                f"{self._label}: {line}", markup=False, highlight=False, soft_wrap=True
-            )
+            about = self._label if label is None else label
+            self._console.print(f"{about}: {line}", markup=False, highlight=False, soft_wrap=True)
 
-    def end(self, outcome: str = "") -> None:
+    def end(self, outcome: str = "", label: str | None = None) -> None:
         """A run is over; in words."""
-        self._finished += 1
-        _update(self._all, completed=self._finished * self._rounds)
-        if self._console is not None:
-            line = f"[{self._finished}/{self._runs}] {self._label:24} {outcome}"
-            self._console.print(line, markup=False, highlight=False)
+        with self._lock:
+            about = self._label if label is None else label
+            self._finished += 1
+            self._at.pop(about, None)
+            self._forget(about)
+            _update(self._all, completed=self._done())
+            if self._console is not None:
+                line = f"[{self._finished}/{self._runs}] {about:24} {outcome}"
+                self._console.print(line, markup=False, highlight=False)
 
-    def _measured(self, state: RunState) -> str:
+    def _done(self) -> int:
+        return self._finished * self._rounds + sum(self._at.values())
+
+    def _forget(self, label: str) -> None:
+        if self._run is not None and label in self._tasks:
+            self._run.remove_task(self._tasks.pop(label))
+
+    def _measured(self, label: str, round: int, last: Mapping[str, Any], total: float) -> str:
         # The first round is compiled; rates are counted from its end.
-        if self._first < 0:
-            self._began, self._first = time.perf_counter(), state.round
+        began, first = self._since.setdefault(label, (time.perf_counter(), round))
         parts = []
-        since = state.round - self._first
+        since = round - first
         if self._rates and since:
-            parts.append(f"{since / (time.perf_counter() - self._began):.1f} rounds/s")
-        last = state.history[-1]
+            parts.append(f"{since / (time.perf_counter() - began):.1f} rounds/s")
         parts += [f"{n} {last[n]:.3f}" for n in self._metrics if last.get(n) is not None]
-        return "  ".join([*parts, f"{state.ledger.total / 1e6:.1f} MB"])
+        return "  ".join([*parts, f"{total / 1e6:.1f} MB"])
 
 
 def of_run(name: str, rounds: int, wanted: bool | None = None) -> Progress:
@@ -129,8 +162,8 @@ def of_sweep(name: str, runs: int, rounds: int, wanted: bool | None = None) -> P
 
 
 def of_command(console: "Console", runs: int, rounds: int, metric: str) -> Progress:
-    """A line for every run; in a terminal, until all are over, two bars below: one for the run at
-    hand with rate, metric and bytes, one for all runs with the time left.
+    """A line for every run; in a terminal, until all are over, bars below: one for each run at hand
+    with rate, metric and bytes, one for all runs with the time left.
     """
     if not console.is_terminal:
         return Progress(rounds, runs, console=console)
@@ -146,7 +179,6 @@ def of_command(console: "Console", runs: int, rounds: int, metric: str) -> Progr
         TextColumn("{task.fields[measured]}"),
         console=console,
     )
-    run.add_task("", total=rounds, measured="", visible=False)
     all_runs = Bar(
         TextColumn("[bold]all runs[/]"),
         BarColumn(),

@@ -1,5 +1,6 @@
 """What the bits of a run depend on besides its arguments: the versions of what computes it."""
 
+import functools
 import platform
 from collections.abc import Mapping
 from importlib import metadata
@@ -7,8 +8,9 @@ from importlib import metadata
 PACKAGES = ("holdfast", "jax", "jaxlib", "flax", "optax", "numpy", "scikit-learn")
 
 
+@functools.cache
 def versions() -> dict[str, str]:
-    """Python and the packages that are installed."""
+    """Python and the packages that are installed; asked for at every save, so looked up once."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

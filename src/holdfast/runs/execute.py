@@ -2,34 +2,34 @@
 
 import contextlib
 import itertools
-import json
-import signal
-import threading
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-from holdfast import evaluate, processes
-from holdfast.config.build import Method, Study
+from holdfast import processes
+from holdfast.config.build import Study
 from holdfast.data import Clients, split
 from holdfast.data.split.table import class_names, has_classes
-from holdfast.engine.saving import Saving
-from holdfast.engine.simulate import Run, simulate
-from holdfast.errors import HoldfastError, HoldfastWarning, RoundFailedError, file_errors_said
-from holdfast.evaluate.measuring import measure
-from holdfast.metrics import Metric
-from holdfast.record.checkpoint import Checkpoint
-from holdfast.record.files import write_whole
+from holdfast.errors import HoldfastError, file_errors_said
+from holdfast.jobs.local import LocalExecutor
+from holdfast.jobs.queue import ATTEMPTS, Job, Outcome, is_lost, outcomes
+from holdfast.record.history import Record
 from holdfast.record.lock import held, refuse_held
 from holdfast.record.progress import Progress
 from holdfast.record.state import RunState
-from holdfast.runs.folder import RunFolder, SeedFolder, description
-from holdfast.runs.models import as_files
-from holdfast.runs.predictions import Predicting, Predictions
+from holdfast.runs.folder import RunFolder, description
+from holdfast.runs.follow import Followed
+from holdfast.runs.one_run import (
+    MOST_CLIENTS_SHOWN,
+    AtHand,
+    Ended,
+    RunJob,
+    at_hand,
+    carry_out,
+    interrupts,
+)
 
-_MOST_CLIENTS_SHOWN = 500
 Sink = Callable[[str, int, dict[str, Any]], None]  # method's label, seed, one record of its history
 
 
@@ -110,7 +110,7 @@ def split_of(clients: Clients, label_names: Sequence[str] | None = None) -> dict
         about["names"] = list(clients.names)
     if has_classes(clients):
         counts = split.counts(clients)
-        about["counts"] = counts[:_MOST_CLIENTS_SHOWN].tolist()
+        about["counts"] = counts[:MOST_CLIENTS_SHOWN].tolist()
         about["statistics"] = split.statistics(clients).summary()
         if label_names is not None:
             about["label_names"] = class_names(clients, label_names)
@@ -119,201 +119,130 @@ def split_of(clients: Clients, label_names: Sequence[str] | None = None) -> dict
 
 
 def execute(
-    study: Study, folder: RunFolder, progress: Progress, sinks: tuple[Sink, ...] = ()
-) -> int:
-    """Run what is not complete yet; a method that fails does not stop the others, and is counted."""
-    with held(folder.path), _interrupts() as again:
-        return _execute(study, folder, progress, (*sinks, again))
-
-
-@contextlib.contextmanager
-def _interrupts() -> Iterator[Sink]:
-    """Ctrl-C as always, and once more after the round: Python drops what is raised in a finaliser."""
-    pressed = False
-
-    def on_signal(number: int, frame: Any) -> None:
-        nonlocal pressed
-        pressed = True
-        raise KeyboardInterrupt
-
-    def again(method: str, seed: int, record: dict[str, Any]) -> None:
-        if pressed:
-            raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():  # signals are the main one's
-        yield again
-        return
-    before = signal.signal(signal.SIGINT, on_signal)
-    try:
-        yield again
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _tell(folder: RunFolder, progress: Progress, what: str, line: str) -> None:
-    folder.log(f"{what}: {line}")
-    progress.say(line)
-
-
-@contextlib.contextmanager
-def _warnings_to(told: Callable[[str], None]) -> Iterator[None]:
-    """Warnings of holdfast's are told when they come, and again when they come again."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", HoldfastWarning)
-        others = warnings.showwarning
-
-        def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
-            if issubclass(category, HoldfastWarning):
-                told(str(message))
-            else:
-                others(message, category, *where, **more)
-
-        warnings.showwarning = show
-        yield
-
-
-def _execute(study: Study, folder: RunFolder, progress: Progress, sinks: tuple[Sink, ...]) -> int:
-    failures = 0
-    here = study
-    for draw, (number, method), seed in itertools.product(
-        study.splits or (None,), enumerate(study.methods), study.seeds
-    ):
-        files = folder.seed_folder(method.folder, seed, draw)
-        label = method.label if draw is None else f"{method.label}, split {draw}"
-        what = f"{label}, seed {seed}"
-        told = partial(_tell, folder, progress, what)
-        progress.begin(what)
-        # All or none: they read the same files, at different moments.
-        if processes.told_by_first(str(files.complete)) == "True":
-            progress.end("complete")
-            continue
-        for name in files.damaged():
-            told(f"{name} was missing or damaged; written again from the last save")
-        if here.split != draw:
-            here = study.of_split(draw)
-        try:
-            with _warnings_to(told):
-                run = _run(here, here.methods[number], label, seed, files, folder, progress, sinks)
-        except RoundFailedError as error:
-            failures += 1
-            files.path.mkdir(parents=True, exist_ok=True)
-            write_whole(files.path / "failed.json", json.dumps({"message": str(error)}))
-            folder.log(f"{what}: {error}")
-            progress.end(f"failed: {error}")
-            continue
-        except KeyboardInterrupt:
-            folder.log(f"{what}: stopped by the user")
-            raise
-        history = run.history
-        times = history["seconds"].sum(), history["compile_seconds"].sum()
-        spent = f"{times[0]:.1f} s, and {times[1]:.1f} s to compile"
-        said = _last(run, study.metric)
-        why = "" if run.stopped is None else f", {run.stopped}"
-        folder.log(f"{what}: round {run.state.round}, {said}, {spent}{why}")
-        progress.end(said)
-    return failures
-
-
-def _run(
     study: Study,
-    method: Method,
-    label: str,
-    seed: int,
-    files: SeedFolder,
     folder: RunFolder,
     progress: Progress,
-    sinks: tuple[Sink, ...],
-) -> Run:
-    begun = False
+    sinks: tuple[Sink, ...] = (),
+    executor: Executor | None = None,
+) -> int:
+    """Run what is not complete yet; a method that fails does not stop the others, and is counted.
 
-    def on_round(state: RunState) -> None:
-        nonlocal begun
-        if begun:
-            files.record(state)
-        else:
-            begun = True
-            files.begin(state)
-            folder.log(f"{label}, seed {seed}: from round {state.round}")
-        for sink in sinks:
-            sink(label, seed, state.history[-1])
-        progress.advance(state)
-
-    run = simulate(
-        study.experiment(method, seed),
-        rounds=study.rounds,
-        checkpoint=Checkpoint(files.checkpoints, study.checkpoint_every, study.checkpoint_keep),
-        progress=False,
-        on_round=on_round,
-    )
-    data = study.datasets[0] if len(study.datasets) == 1 else None
-    saving = Saving(run.simulation, run.deployed, method.label, data, study.table, run.kept)
-    told = partial(_tell, folder, progress, f"{method.label}, seed {seed}")
-    write_results(run, files, study.clients, study.tests, study.metrics, saving, told)
-    return run
-
-
-def write_results(
-    run: Run,
-    files: SeedFolder,
-    clients: Clients,
-    tests: Clients | None,
-    metrics: tuple[Metric, ...] = (),
-    saving: Saving | None = None,
-    told: Callable[[str], None] | None = None,
-) -> None:
-    """All files of a run that is over; what clients get only where they have test examples.
-
-    `saving` says more of the models than the run itself knows; `told` hears of what was left out.
+    Args:
+        study: the experiment file, built.
+        folder: where its runs are written; everything about a run comes back through it.
+        progress: what shows them.
+        sinks: called with every record of every run.
+        executor: where runs happen, several at once and in any order; one after another here unless given.
+            Any `concurrent.futures.Executor` whose workers see the same files.
     """
-    files.begin(run.state)
-    measured, predictions = (
-        ({}, None) if tests is None else _at_clients(run, clients, tests, metrics)
-    )
-    server, personal = as_files(saving or Saving(run.simulation, run.deployed, kept=run.kept), told)
-    start, chosen = run.simulation.measure_start(), _chosen(run)
-    files.finish(server, measured, predictions, start, personal, chosen)
+    with held(folder.path), interrupts():
+        left = _incomplete(study, folder, progress)
+        with contextlib.ExitStack() as until:
+            if executor is None:
+                executor = until.enter_context(LocalExecutor(1))
+            if isinstance(executor, LocalExecutor):
+                # While the folder is held.
+                until.push(executor.stop_on_error)
+            return _Execution(study, folder, progress, sinks, left).through(executor)
 
 
-def _chosen(run: Run) -> dict[str, Any] | None:
-    """Which round was best and which is kept, and why the run ended; None without early stopping."""
-    stop = run.experiment.stop
-    if stop is None:
-        return None
-    best = stop.best(run.history, run.history.directions)
-    return {
-        "metric": stop.metric,
-        "best_round": None if best is None else best[0],
-        "value": None if best is None else best[1],
-        "kept_round": run.deployed.round,
-        "last_round": run.state.round,
-        "stopped": run.stopped,
-    }
+def _incomplete(study: Study, folder: RunFolder, progress: Progress) -> list[RunJob]:
+    jobs = [
+        RunJob(folder.path.absolute(), method, seed, split, study.file.trusted)
+        for split, method, seed in itertools.product(
+            study.splits or (None,), range(len(study.methods)), study.seeds
+        )
+    ]
+    left = []
+    for job in jobs:
+        # All or none: they read the same files, at different moments.
+        if processes.told_by_first(str(job.files(study).complete)) == "True":
+            progress.begin(job.called(study))
+            progress.end("complete")
+        else:
+            left.append(job)
+    return left
 
 
-def _at_clients(
-    run: Run, clients: Clients, tests: Clients, metrics: tuple[Metric, ...]
-) -> tuple[dict[str, Any], Predictions | None]:
-    """Every client's own model on test examples like its own: what is measured, and what it predicts."""
-    tested = min(int((tests.sizes > 0).sum()), _MOST_CLIENTS_SHOWN)
-    predicting = Predicting(run.view.model, tests, tested)
-    found = {}
-    for i, params, examples in evaluate.personal(tests).models(run.view, tested):
-        found[i] = measure(run.view.model, params, examples, metrics)
-        predicting.add(i, params, examples)
-    names = list(next(iter(found.values()), {}))
-    measured = {
-        "client": list(found),
-        **({} if clients.names is None else {"name": [clients.name(i) for i in found]}),
-        "examples": [int(clients.sizes[i]) for i in found],
-        **{name: [values[name] for values in found.values()] for name in names},
-    }
-    return measured, predicting.done() if found else None
+class _Execution:
+    """Runs of a study on their way through an executor, and who is told of them."""
 
+    def __init__(
+        self,
+        study: Study,
+        folder: RunFolder,
+        progress: Progress,
+        sinks: tuple[Sink, ...],
+        jobs: list[RunJob],
+    ) -> None:
+        self.study, self.folder, self.progress, self.sinks = study, folder, progress, sinks
+        self.jobs = jobs
+        self.failures = 0
+        self.here = AtHand(study, self._begin, self._say, self._on_round)
+        self.followed = Followed(
+            {job: job.files(study) for job in jobs}, self._begin, self._hear, bool(sinks)
+        )
 
-def _last(run: Run, metric: str) -> str:
-    """What the metric is in the end, or in the round that is kept; and what travelled in all."""
-    kept = run.deployed
-    values = [record[metric] for record in kept.history if metric in record]
-    measured = f"{metric} {values[-1]:.4f}" if values else "nothing measured"
-    of = "" if kept is run.state else f", round {kept.round} of {run.state.round}"
-    return f"{measured}{of}, {run.ledger.total / 1e6:.1f} MB"
+    def through(self, executor: Executor) -> int:
+        """Carry all of them out; how many failed."""
+        local = isinstance(executor, LocalExecutor)
+        side_by_side = not isinstance(executor, LocalExecutor) or executor.jobs > 1
+        jobs = [
+            Job(
+                carry_out, (job,), self._work(job) if side_by_side else 1.0, (job.split, job.method)
+            )
+            for job in self.jobs
+        ]
+        watching = side_by_side and (self.progress.is_shown or bool(self.sinks))
+        with (
+            at_hand(self.folder.path.absolute(), self.here),
+            self.followed if watching else contextlib.nullcontext(),
+        ):
+            for outcome in outcomes(jobs, executor, ended=self._ended):
+                job, error = self.jobs[outcome.number], outcome.error
+                self.followed.raise_what_went_wrong()
+                if error is None or is_lost(error):
+                    continue
+                if job in self.here.jobs or not local:
+                    raise error
+                # What a worker raised is raised here again, with all that can be said of it; or it goes well.
+                self.folder.log(
+                    f"{job.called(self.study)}: begun again, since a worker raised {error!r}"
+                )
+                self._ended(Outcome(outcome.number, carry_out(job)))
+        return self.failures
+
+    def _work(self, job: RunJob) -> float:
+        return self.study.operations[self.study.methods[job.method].label]
+
+    def _begin(self, job: RunJob) -> None:
+        if job in self.here.jobs:
+            self.followed.leave(job)
+        self.progress.begin(job.called(self.study))
+
+    def _say(self, job: RunJob, line: str) -> None:
+        self.progress.say(line, job.called(self.study))
+
+    def _on_round(self, job: RunJob, state: RunState) -> None:
+        self._hear(job, state.history[-1], state.ledger.total)
+
+    def _hear(self, job: RunJob, record: Record, total: float) -> None:
+        for sink in self.sinks:
+            sink(job.label(self.study), job.seed, record)
+        self.progress.hear(job.called(self.study), int(record["round"]), record, total)
+
+    def _ended(self, outcome: Outcome) -> None:
+        """At once, in whatever thread it is known."""
+        job, label = self.jobs[outcome.number], self.jobs[outcome.number].called(self.study)
+        if job not in self.here.jobs:
+            self.followed.end(job)
+        if is_lost(outcome.error):
+            self.failures += 1
+            said = f"failed: its worker died {ATTEMPTS} times ({outcome.error}); resume goes on with it"
+            self.folder.log(f"{label}: {said}")
+            self.progress.end(said, label)
+        elif isinstance(ended := outcome.value, Ended):
+            self.failures += ended.failed
+            for line in () if job in self.here.jobs else ended.said:
+                self.progress.say(line, label)
+            self.progress.end(ended.outcome, label)

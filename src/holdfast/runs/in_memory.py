@@ -22,8 +22,9 @@ from holdfast.evaluate.evaluators import Personal, ServerModel
 from holdfast.metrics import Metric
 from holdfast.record.history import BOOKKEEPING
 from holdfast.record.identity import describe, digest
-from holdfast.runs.execute import split_of, write_results
+from holdfast.runs.execute import split_of
 from holdfast.runs.folder import RunFolder, SeedFolder, description
+from holdfast.runs.one_run import write_results
 from holdfast.sweeps.naming import folder_name
 
 # One method with several seeds.
