@@ -118,21 +118,21 @@ def resume(
     [bold]holdfast resume runs/digits[/]
     """
     _divide(processes, coordinator, rank, jobs)
-    from holdfast.record.lock import refuse_held
     from holdfast.runs.folder import RunFolder
 
     opened = RunFolder.open(folder)
-    _tracked(track, folder)
-    refuse_held(opened.path)
-    opened.log("resumed")
     given = opened.experiment(trusted=trust)
-    complete = len(list(opened.path.glob("methods/**/complete.sha256")))
+    over = len(list(opened.path.glob("methods/**/complete.sha256")))
     jobs = 1 if _is_divided(processes, coordinator) else jobs
-    with _workers(given, jobs, complete) as executor:
+    with _workers(given, jobs, over) as executor:
         from holdfast.config import build
+        from holdfast.record.lock import refuse_held
         from holdfast.runs.execute import mend
         from holdfast.runs.workers import settle
 
+        _tracked(track, folder)
+        refuse_held(opened.path)
+        opened.log("resumed")
         study = build.study(given)
         for name in mend(study, opened):
             err.print(

@@ -1,0 +1,189 @@
+"""Runs side by side end as they do one after another; whoever is killed, nothing is lost."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from holdfast.client_states.storage import Storage
+from holdfast.config.build import study
+from holdfast.config.file import read
+from holdfast.jobs import share
+from holdfast.jobs.local import LocalExecutor
+from holdfast.record.progress import Progress
+from holdfast.runs import workers
+from holdfast.runs.execute import create, execute
+from tests.runs.test_interrupted import FILE, SAME
+
+# Two methods, one of which is stopped early; two splits; a metric in a file beside it.
+MANY = (
+    FILE.replace("rounds = 200", "rounds = 6").replace("clients = 8", "clients = 8\nrepeats = 2")
+    + """
+[[algorithm]]
+name = "own.py:method"
+"""
+)
+OWN = """\
+import holdfast as hf
+
+def method():
+    return hf.algorithms.feddyn(alpha=0.1)
+"""
+
+
+def started(*words, cwd, **environment):
+    cache = {
+        "JAX_COMPILATION_CACHE_DIR": str(cwd / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "holdfast", *words, "--no-report"],
+        cwd=cwd,
+        env=os.environ | cache | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def ended_well(process):
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    return said
+
+
+def results(folder):
+    found = {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.name in SAME}
+    assert found
+    return found
+
+
+def workers_of(process):
+    children = Path(f"/proc/{process.pid}/task").glob("*/children")
+    found = " ".join(path.read_text() for path in children).split()
+    named = [(int(pid), Path(f"/proc/{pid}/cmdline")) for pid in found]
+    return [pid for pid, path in named if path.exists() and b"jobs.worker" in path.read_bytes()]
+
+
+def test_two_at_once_are_as_one_after_another(tmp_path):
+    (tmp_path / "experiment.toml").write_text(MANY)
+    (tmp_path / "own.py").write_text(OWN)
+    # Neither the launcher nor a worker takes it for Python's own.
+    (tmp_path / "random.py").write_text("raise SystemExit('not this one')\n")
+    ended_well(started("run", "experiment.toml", "--out", "one", cwd=tmp_path))
+    said = ended_well(started("run", "experiment.toml", "--out", "two", "-j2", cwd=tmp_path))
+    assert results(tmp_path / "one") == results(tmp_path / "two")
+    assert "[8/8]" in said
+    lines = (tmp_path / "two" / "log.txt").read_text().splitlines()
+    assert sum("from round 1" in line for line in lines) == 8
+    assert sum(": round 6, " in line for line in lines) == 8
+    # A worker has worked, and signed.
+    assert (tmp_path / "two" / "lock-1").exists()
+
+
+def test_kills_of_a_worker_and_of_the_launcher_lose_nothing(tmp_path):
+    (tmp_path / "experiment.toml").write_text(FILE)
+    ended_well(started("run", "experiment.toml", "--out", "whole", cwd=tmp_path))
+
+    first = started("run", "experiment.toml", "--out", "killed", "-j2", cwd=tmp_path)
+    kill_at_work(first, tmp_path / "killed", lambda: workers_of(first), signal.SIGKILL)
+    kill_at_work(first, tmp_path / "killed", lambda: [first.pid], signal.SIGKILL)
+    first.communicate(timeout=60)
+
+    second = started("resume", "killed", "-j2", cwd=tmp_path)
+    kill_at_work(second, tmp_path / "killed", lambda: [second.pid], signal.SIGINT)
+    said, _ = second.communicate(timeout=60)
+    assert second.returncode == 130, said
+    assert "holdfast resume killed" in said
+
+    # The worker's job is taken over by another one, or by the launcher.
+    third = started("resume", "killed", "-j2", cwd=tmp_path)
+    with contextlib.suppress(TimeoutError):
+        kill_at_work(third, tmp_path / "killed", lambda: workers_of(third), signal.SIGKILL)
+    ended_well(third)
+    assert results(tmp_path / "whole") == results(tmp_path / "killed")
+
+
+def kill_at_work(process, folder, whom, how):
+    """When both runs have gone on."""
+    before = {p: len(p.read_bytes()) for p in folder.rglob("history.jsonl")}
+    for _ in range(6000):
+        now = {p: len(p.read_bytes()) for p in folder.rglob("history.jsonl")}
+        if sum(size != before.get(p) for p, size in now.items()) == 2 and whom():
+            os.kill(whom()[0], how)
+            return
+        if process.poll() is not None:
+            break
+        time.sleep(0.005)
+    raise TimeoutError("both runs never went on")
+
+
+def test_any_executor_runs_a_study_and_sinks_hear_every_round(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("experiment.toml").write_text(FILE.replace("rounds = 200", "rounds = 4"))
+    made = study(read("experiment.toml"))
+    heard = []
+
+    def sink(method, seed, record):
+        heard.append((seed, record["round"]))
+
+    with ThreadPoolExecutor(2) as pool:
+        folder = create(made, Path("run"))
+        assert execute(made, folder, Progress(made.rounds), (sink,), pool) == 0
+    assert sorted(heard) == [(seed, t) for seed in (0, 1) for t in (1, 2, 3, 4)]
+    with LocalExecutor(2) as local:
+        again = create(made, Path("again"))
+        heard.clear()
+        assert execute(made, again, Progress(made.rounds), (sink,), local) == 0
+    assert sorted(heard) == [(seed, t) for seed in (0, 1) for t in (1, 2, 3, 4)]
+    assert results(folder.path) == results(again.path)
+
+
+def test_memory_is_shared_by_runs_side_by_side():
+    alone = Storage(memory="2 GB").memory_bytes, Storage().device_bytes
+    share.among(4)
+    try:
+        assert Storage(memory="2 GB").memory_bytes == alone[0] // 4
+        assert Storage().device_bytes == alone[1] // 4
+    finally:
+        share.among(1)
+
+
+def test_how_many_at_once(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        workers, "LocalExecutor", lambda jobs, first=None, own=(): made.append((jobs, list(own)))
+    )
+    monkeypatch.setattr(workers, "cores", lambda: 4)
+    path = tmp_path / "experiment.toml"
+    path.write_text(MANY)
+    file = read(path)
+    workers.begun(file, None, {})
+    workers.begun(file, 3, {})
+    workers.begun(file, None, {}, complete=7)
+    monkeypatch.setattr(workers, "_free", lambda: 1e9)
+    workers.begun(file, None, {})
+    assert [jobs for jobs, _ in made] == [4, 3, 1, 2]
+    assert made[0][1] == [{"JAX_NUM_CPU_DEVICES": "1", "NPROC": "1"}] * 3
+    # One run on each graphics card, the first of which is this process's own.
+    made.clear()
+    monkeypatch.setattr(workers, "accelerators", lambda: ["3", "5"])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    workers.begun(file, None, {})
+    assert made == [(2, [{"CUDA_VISIBLE_DEVICES": "5"}])]
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"
+
+
+@pytest.mark.parametrize("words", [("--jobs", "2", "--processes", "2")])
+def test_runs_that_are_divided_go_one_after_another(tmp_path, words):
+    (tmp_path / "experiment.toml").write_text(FILE)
+    process = started("run", "experiment.toml", *words, cwd=tmp_path)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "give one or the other" in said
