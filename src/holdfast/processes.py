@@ -30,6 +30,7 @@ _HEARTBEAT = 20  # seconds without a sign of life
 _GRACE = 15  # seconds for the others to say what they saw
 _TURN = 1  # seconds in which the first one says what is wrong
 _PATIENCE = 600  # seconds for all to arrive
+_coordinator: list[str] = []  # as it was given
 
 
 class LostProcessError(HoldfastError):
@@ -72,6 +73,7 @@ def connect(coordinator: str, processes: int, rank: int) -> None:
             f"such as 10.0.0.1:7000."
         )
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    _coordinator.append(coordinator)
     jax.distributed.initialize(
         coordinator,
         processes,
@@ -80,6 +82,17 @@ def connect(coordinator: str, processes: int, rank: int) -> None:
         heartbeat_timeout_seconds=_HEARTBEAT,
         shutdown_timeout_seconds=_HEARTBEAT,
     )
+
+
+def own_address() -> str:
+    """Where the others reach this process: from where it reaches the first, or by its host's name."""
+    if not _coordinator:
+        return socket.gethostbyname(socket.gethostname())
+    host, _, port = _coordinator[-1].rpartition(":")
+    # Nothing is sent: the system only looks up which way it would go.
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, int(port)))
+        return str(probe.getsockname()[0])
 
 
 def connect_from_environment() -> None:

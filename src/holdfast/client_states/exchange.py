@@ -1,79 +1,102 @@
-"""Client states on their way between two processes: as many as move, and nothing else."""
+"""Client states on their way between processes: just those that move, from one to the other.
+
+They go by connections of their own. A collective of JAX would be compiled for every number of states, and
+could not begin while a round runs.
+"""
 
 import functools
+import hmac
+import secrets
+import socket
 from collections.abc import Iterator
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
 
-import jax
 import numpy as np
-from jax import lax, tree
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax import tree
 
 from holdfast import processes
+from holdfast.errors import HoldfastError
 from holdfast.trees import Tree
 
-_AXIS = "pair"
+_NAME = 256  # bytes of a host's name and port
+_SECRET = 32  # bytes
+_PATIENCE = 60  # seconds for the others to be reached
 
 
-def swapped(partner: int, mine: Tree, outgoing: int, incoming: int) -> Tree:
-    """The partner's states for this process's. Both call it, and nobody else; both know the numbers.
+def exchanged(outgoing: dict[int, Tree], incoming: dict[int, Tree]) -> None:
+    """Send states to some processes, and fill those that come from some.
+
+    All of them call it together, also who neither sends nor receives.
 
     Args:
-        partner: the other process.
-        mine: states along a leading axis, as many as are sent.
-        outgoing: how many this process sends.
-        incoming: how many the partner sends.
+        outgoing: by process, states along a leading axis.
+        incoming: by process, arrays of the same kind for what comes from it.
     """
-    pair = sorted((processes.rank(), partner))
-    first = pair[0] == processes.rank()
-    there, back = (outgoing, incoming) if first else (incoming, outgoing)
-    like = tree.map(np.asarray, mine)
-    found: list[Tree] = []
-    for begin, size, (gives, takes) in _parts(there, back):
-        sends, receives = (gives, takes) if first else (takes, gives)
-        part = tree.map(
-            lambda a, b=begin, s=size, has=sends: (
-                a[b : b + s] if has else np.zeros((s, *a.shape[1:]), a.dtype)
-            ),
-            like,
-        )
-        program, split = _program(pair[0], pair[1], gives, takes)
-        given = tree.map(lambda a, s=split: jax.make_array_from_process_local_data(s, a), part)
-        got = tree.map(lambda a: np.asarray(a.addressable_data(0)), program(given))
-        if receives:
-            found.append(got)
-    if not found:
-        return tree.map(lambda a: a[:0], like)
-    return tree.map(lambda *parts: np.concatenate(parts), *found)
+    links = _links(processes.count())
+    with ThreadPoolExecutor(1) as beside:
+        # While this thread receives: two that only send would wait for each other for ever.
+        sending = beside.submit(_send, links, outgoing)
+        for partner in _partners(incoming):
+            for part in _bytes_of(incoming[partner]):
+                _fill(links[partner], part, partner)
+        sending.result()
 
 
-def _parts(there: int, back: int) -> Iterator[tuple[int, int, tuple[bool, bool]]]:
-    """Where each part begins, how many states it has, and whether the first and the second process send.
-
-    Parts are powers of two, so that few programs are compiled and nothing is sent that nobody needs.
-    """
-    both = min(there, back)
-    for begin, end, who in (
-        (0, both, (True, True)),
-        (both, there, (True, False)),
-        (both, back, (False, True)),
-    ):
-        while begin < end:
-            size = 1 << ((end - begin).bit_length() - 1)
-            yield begin, size, who
-            begin += size
+def _partners(states: dict[int, Tree]) -> Iterator[int]:
+    """In an order in which nobody waits for one who waits for others: pairs, one after another."""
+    yield from sorted(states, key=lambda k: k ^ processes.rank())
 
 
-@functools.lru_cache(maxsize=256)
-def _program(first: int, second: int, gives: bool, takes: bool) -> tuple[Any, NamedSharding]:
-    """One function for all rounds, so that it is compiled once for a shape."""
-    homes = {d.process_index: d for d in reversed(jax.devices())}
-    mesh = Mesh(np.array([homes[first], homes[second]]), (_AXIS,))
-    ways = [way for way, used in (((0, 1), gives), ((1, 0), takes)) if used]
-    split: Any = PartitionSpec(_AXIS)
+def _bytes_of(states: Tree) -> Iterator[memoryview]:
+    for leaf in tree.leaves(states):
+        if leaf.size:
+            yield memoryview(leaf.reshape(-1).view(np.uint8))
 
-    def exchange(states: Tree) -> Tree:
-        return tree.map(lambda a: lax.ppermute(a, _AXIS, ways), states)
 
-    spread = jax.shard_map(exchange, mesh=mesh, in_specs=split, out_specs=split, check_vma=False)
-    return jax.jit(spread), NamedSharding(mesh, split)
+def _send(links: dict[int, socket.socket], outgoing: dict[int, Tree]) -> None:
+    for partner in _partners(outgoing):
+        for part in _bytes_of(tree.map(np.ascontiguousarray, outgoing[partner])):
+            links[partner].sendall(part)
+
+
+def _fill(link: socket.socket, part: memoryview, partner: int | str) -> None:
+    while part.nbytes:
+        count = link.recv_into(part)
+        if not count:
+            raise ConnectionError(f"Connection closed by peer: process {partner}")
+        part = part[count:]
+
+
+@functools.lru_cache(maxsize=1)
+def _links(count: int) -> dict[int, socket.socket]:
+    """A connection to every other process; made by all together, when it is first needed."""
+    secret = processes.told_by_first(secrets.token_hex(_SECRET // 2)).encode()
+    me = processes.rank()
+    with socket.create_server((processes.own_address(), 0), backlog=count) as server:
+        name = "{}:{}".format(*server.getsockname()[:2]).encode().ljust(_NAME)
+        names = processes.gathered(np.frombuffer(name, np.uint8))
+        found = {}
+        for k in range(me):
+            host, _, port = bytes(names[k]).decode().strip().rpartition(":")
+            try:
+                link = socket.create_connection((host, int(port)), _PATIENCE)
+            except OSError as error:
+                raise HoldfastError(
+                    f"processes: process {me} cannot reach process {k} at {host}, port {port} ({error}); "
+                    f"they must be able to connect to each other."
+                ) from error
+            link.sendall(secret + me.to_bytes(4, "little"))
+            found[k] = link
+        server.settimeout(_PATIENCE)
+        while len(found) < count - 1:
+            link, _ = server.accept()
+            said = bytearray(_SECRET + 4)
+            _fill(link, memoryview(said), "unknown")
+            if not hmac.compare_digest(bytes(said[:_SECRET]), secret):
+                link.close()  # nobody of this run
+                continue
+            found[int.from_bytes(said[_SECRET:], "little")] = link
+    for link in found.values():
+        link.settimeout(None)
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return found

@@ -9,7 +9,7 @@ from jax import tree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from holdfast import processes
-from holdfast.client_states.exchange import swapped
+from holdfast.client_states.exchange import exchanged
 from holdfast.client_states.store import OwnStore
 from holdfast.trees import Tree
 
@@ -87,22 +87,27 @@ class SharedStore:
 
         Those of its part that are elsewhere come from there, and it sends what others need.
         """
-        me, leaves = processes.rank(), tree.leaves(self._first)
+        me = processes.rank()
         owner, worker = self._owner(ids), np.arange(len(ids)) // (here.stop - here.start)
         states = self.mine.read(np.where(owner[here] == me, ids[here], -1))
-        if not leaves:
+        if not self.state_bytes or not ((owner >= 0) & (owner != worker)).any():
             return states
-        for step in range(1, processes.count()):
-            partner = me ^ step
-            out = np.flatnonzero((owner == me) & (worker == partner))
-            back = np.flatnonzero((owner == partner) & (worker == me))
-            if not len(out) and not len(back):
-                continue
-            found = swapped(partner, self.mine.read(ids[out]), len(out), len(back))
-            self.exchanged_bytes += len(out) * self.state_bytes
-            if len(back):
-                states = _put(states, back - here.start, found)
+        outgoing, incoming, places = {}, {}, {}
+        for k in range(processes.count()):
+            out = np.flatnonzero((owner == me) & (worker == k))
+            back = np.flatnonzero((owner == k) & (worker == me))
+            if k != me and len(out):
+                outgoing[k] = tree.map(np.asarray, self.mine.read(ids[out]))
+                self.exchanged_bytes += len(out) * self.state_bytes
+            if k != me and len(back):
+                places[k], incoming[k] = back - here.start, self._room_for(len(back))
+        exchanged(outgoing, incoming)
+        for k, found in incoming.items():
+            states = _put(states, places[k], found)
         return states
+
+    def _room_for(self, number: int) -> Tree:
+        return tree.map(lambda a: np.empty((number, *a.shape), a.dtype), self._first)
 
     def write(self, ids: np.ndarray, states: Tree, positions: np.ndarray) -> None:
         known = self._owner(ids)
