@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import comparison
+import in_processes
 import machine
 import numpy as np
 import report
@@ -256,7 +257,11 @@ class Bench:
                 rows.append(_json(point))
                 out.print(f"  {curve} {value:,} {method}: {report.seconds(rows[-1]['seconds'])}")
         self.results["scaling"] = rows
-        self.results["processes"] = _processes(self.folder)
+        found = []
+        for method, number in itertools.product(METHODS, in_processes.NUMBERS):
+            found.append(in_processes.measure(method, number))
+            out.print(f"  {number} processes {method}: {report.seconds(found[-1]['seconds'])}")
+        self.results["processes"] = in_processes.table(found)
         draw(rows, HERE / "figures")
 
 
@@ -275,60 +280,6 @@ def _json(command: list[str]) -> dict[str, Any]:
             check=True,
         )
     return json.loads(ended.stdout.splitlines()[-1])
-
-
-_FOR_PROCESSES = """
-rounds = 8
-[data]
-name = "mapped"
-path = "{data}"
-[partition]
-name = "iid"
-clients = 100
-[model]
-name = "mlp"
-hidden = [200, 200]
-[local]
-learning_rate = 0.01
-epochs = 2
-batch_size = 50
-[cohort]
-name = "fixed"
-size = 10
-[evaluate]
-every = 8
-[[algorithm]]
-name = "fedavg"
-[[algorithm]]
-name = "feddyn"
-alpha = 0.01
-"""
-
-
-def _processes(folder: Path) -> list[str]:
-    """The MLP's round in one process and in two, and whether they end in the same bits."""
-    data = folder / "processes-data"
-    data.mkdir()
-    rng = np.random.default_rng(0)
-    for prefix, examples in (("", 60_000), ("test_", 1000)):
-        np.save(data / f"{prefix}x.npy", rng.standard_normal((examples, 784), dtype=np.float32))
-        np.save(data / f"{prefix}y.npy", rng.integers(0, 10, examples, dtype=np.int32))
-    experiment = folder / "processes.toml"
-    experiment.write_text(_FOR_PROCESSES.format(data=data))
-    rows, bits = [], []
-    for number in (1, 2):
-        made = folder / f"processes-{number}"
-        command = [sys.executable, "-m", "holdfast", "run", str(experiment), "--no-report"]
-        command += ["--out", str(made), "--processes", str(number)]
-        subprocess.run(command, check=True, capture_output=True)
-        for method in METHODS:
-            seed = made / "methods" / method / "seed-0"
-            bits.append((seed / "params.safetensors").read_bytes())
-            lines = (seed / "timing.jsonl").read_text().splitlines()[1:]
-            median = float(np.median([json.loads(line)["seconds"] for line in lines]))
-            same = "" if number == 1 else str(bits[-1] == bits[-1 - len(METHODS)])
-            rows.append([str(number), method, report.seconds(median), same])
-    return report.table(("processes", "method", "round, MLP 784-200-200-10", "same bits"), rows)
 
 
 def main() -> None:

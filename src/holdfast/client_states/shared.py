@@ -1,7 +1,7 @@
 """Client states divided among the processes of a run."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -12,6 +12,14 @@ from holdfast import processes
 from holdfast.client_states.exchange import exchanged
 from holdfast.client_states.store import OwnStore
 from holdfast.trees import Tree
+
+
+class _Ahead(NamedTuple):
+    """What was read before its round."""
+
+    ids: np.ndarray
+    missing: np.ndarray  # whether each of them was still at work
+    states: Tree  # of this process's part
 
 
 class SharedStore:
@@ -29,6 +37,7 @@ class SharedStore:
         # The process that has a client's state, from 1; 0: it has none.
         self._home = np.zeros(clients, np.int32)
         self._held = np.zeros(processes.count(), np.int64)
+        self._ahead: _Ahead | None = None
 
     def __len__(self) -> int:
         return int(self._held.sum())
@@ -87,9 +96,28 @@ class SharedStore:
 
         Those of its part that are elsewhere come from there, and it sends what others need.
         """
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and np.array_equal(ahead.ids, ids):
+            return self._brought(ids, here, ahead.missing, ahead.states)
+        return self._brought(ids, here, np.ones(len(ids), bool))
+
+    def read_ahead(self, ids: np.ndarray, here: slice, busy: np.ndarray) -> None:
+        """What the next `read_here` can have already, while these clients are at work."""
+        missing = np.isin(ids, busy[busy >= 0])
+        self._ahead = _Ahead(ids, missing, self._brought(ids, here, ~missing))
+
+    def _brought(
+        self, ids: np.ndarray, here: slice, wanted: np.ndarray, states: Tree | None = None
+    ) -> Tree:
+        """States of this process's part, in the wanted places; in the others as given."""
         me = processes.rank()
-        owner, worker = self._owner(ids), np.arange(len(ids)) // (here.stop - here.start)
-        states = self.mine.read(np.where(owner[here] == me, ids[here], -1))
+        owner = np.where(wanted, self._owner(ids), -1)
+        worker = np.arange(len(ids)) // (here.stop - here.start)
+        mine = owner[here] == me
+        if states is None:
+            states = self.mine.read(np.where(mine, ids[here], -1))
+        elif mine.any():
+            states = _put(states, np.flatnonzero(mine), self.mine.read(ids[here][mine]))
         if not self.state_bytes or not ((owner >= 0) & (owner != worker)).any():
             return states
         outgoing, incoming, places = {}, {}, {}
@@ -110,6 +138,8 @@ class SharedStore:
         return tree.map(lambda a: np.empty((number, *a.shape), a.dtype), self._first)
 
     def write(self, ids: np.ndarray, states: Tree, positions: np.ndarray) -> None:
+        if self._ahead is not None and np.isin(ids, self._ahead.ids[~self._ahead.missing]).any():
+            self._ahead = None
         known = self._owner(ids)
         begin = 0
         if any(_is_spread(leaf) for leaf in tree.leaves(states)):
@@ -128,7 +158,7 @@ class SharedStore:
 def _put(states: Tree, places: np.ndarray, some: Tree) -> Tree:
     """States, at some places others."""
 
-    def one(a: Any, b: np.ndarray) -> np.ndarray:
+    def one(a: Any, b: Any) -> np.ndarray:
         out = a if isinstance(a, np.ndarray) and a.flags.writeable else np.array(a)
         out[places] = b
         return out

@@ -91,6 +91,11 @@ class ClientStates:
         self._read = (places, states, part)  # what a write of the same cohort overwrites
         return states
 
+    def read_ahead(self, places: np.ndarray, here: slice, busy: np.ndarray) -> None:
+        """Of several processes, exchange states of the coming cohort while these clients are at work."""
+        if isinstance(self.store, SharedStore) and here != slice(0, len(places)):
+            self.store.read_ahead(places, here, busy)
+
     def read(self, ids: np.ndarray) -> ClientState:
         """States of any clients along a leading axis; the first state for -1."""
         states = self.store.read(ids)
@@ -152,6 +157,8 @@ class ClientStates:
         now = self.store
         held = now.most_held if isinstance(now, SharedStore) else len(now)
         store = storage.open(self.first, self.clients, held)
+        if isinstance(store, SharedStore):
+            store.exchanged_bytes = self.exchanged_bytes
         some = max(1, _COPIED_TOGETHER // max(1, store.state_bytes))
         for begin in range(0, len(ids), some):
             part = ids[begin : begin + some]

@@ -22,7 +22,7 @@ class Store(Protocol):
         """Whether each of these clients is one of them; -1 is nobody."""
 
     def read(self, ids: np.ndarray) -> Tree:
-        """States along a leading axis; the first state for -1 and for who has none."""
+        """States along a leading axis, a copy; the first state for -1 and for who has none."""
 
     def write(self, ids: np.ndarray, states: Tree, positions: np.ndarray) -> None:
         """Replace the states of these clients by those at these positions of a leading axis."""

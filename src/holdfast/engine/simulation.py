@@ -168,7 +168,8 @@ class Simulation:
             with compiling.watch():
                 result = self.setup.engine.round(t, inputs, plan.placement)
             # While it runs, the next round is planned.
-            self.planner(t + 1)
+            coming = self.planner(t + 1)
+            state.client_states.read_ahead(coming.clients, coming.here, plan.ids)
             # Waits for the round to be over.
             accepted = np.asarray(result.accepted)
             left_out = tuple(np.setdiff1d(plan.ids, plan.clients[accepted]).tolist())
