@@ -20,6 +20,7 @@ import numpy as np
 from jax import tree
 
 from holdfast.errors import HoldfastError
+from holdfast.jobs.machine import cores
 from holdfast.trees import Tree
 
 COORDINATOR, COUNT, RANK = "HOLDFAST_COORDINATOR", "HOLDFAST_PROCESSES", "HOLDFAST_RANK"
@@ -153,13 +154,6 @@ def is_loss(error: BaseException) -> bool:
         "Connection closed by peer",
     )
     return count() > 1 and any(word in str(error) for word in words)
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def launch(command: Sequence[str], processes: int) -> int:

@@ -46,7 +46,8 @@ def use_machine() -> None:
     import jax
 
     from holdfast.engine.layout import LEAVES
-    from holdfast.processes import COUNT, cores
+    from holdfast.jobs.machine import cores
+    from holdfast.processes import COUNT
 
     # Processes that share this machine share its cores.
     mine = min(max(1, cores() // int(os.environ.get(COUNT, "1"))), LEAVES)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jax import tree
 
@@ -51,6 +52,11 @@ class ClientStates:
 
     def __len__(self) -> int:
         return self.clients
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Of one version, by the states in it: other processes have stores of their own."""
+        ids = np.fromiter(self.touched, np.int64)
+        return _in_memory, (self.first, self.clients, ids, jax.device_get(self.read(ids)))
 
     def __getitem__(self, client: int) -> ClientState:
         if not 0 <= client < self.clients:
@@ -164,6 +170,13 @@ class ClientStates:
             part = ids[begin : begin + some]
             store.write(part, self.read(part), np.arange(len(part)))
         return ClientStates(self.first, self.clients, storage, store)
+
+
+def _in_memory(first: ClientState, clients: int, ids: np.ndarray, states: Any) -> ClientStates:
+    storage = Storage(memory=1 << 62)
+    store = storage.open(first, clients, len(ids))
+    store.write(ids, states, np.arange(len(ids)))
+    return ClientStates(first, clients, storage, store)
 
 
 class _Touched(Mapping[int, ClientState]):

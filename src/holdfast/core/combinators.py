@@ -27,6 +27,7 @@ from holdfast.errors import HoldfastError
 from holdfast.trees import Mask, Number, Tree, add, flatten, resolve_mask, scale
 
 View = TypeVar("View", ClientView, ServerView)
+_SPOKEN_FOR = (*MOMENTS, "heard_weights", "traits", "inside")
 
 
 class Combinator(Rule):
@@ -34,14 +35,23 @@ class Combinator(Rule):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        spoken_for = {name for base in cls.__mro__ if base is not Rule for name in vars(base)}
-        wanted = (*MOMENTS, "heard_weights", "traits", "inside")
-        forgotten = [name for name in wanted if name not in spoken_for]
-        if forgotten:
-            raise TypeError(
-                f"{cls.__name__}: a combinator speaks for the rules inside it and forgets "
-                f"{', '.join(forgotten)}; define it, or subclass Wrapper, which follows its inner rule."
-            )
+        # One that came from another process is empty at first; what it forgets is asked of its first value.
+        if any(name in vars(cls) for name in _SPOKEN_FOR):
+            _refuse_forgotten(cls)
+
+    def __new__(cls, *args: Any, **fields: Any) -> "Combinator":
+        _refuse_forgotten(cls)
+        return super().__new__(cls)
+
+
+def _refuse_forgotten(cls: type[Combinator]) -> None:
+    spoken_for = {name for base in cls.__mro__ if base is not Rule for name in vars(base)}
+    forgotten = [name for name in _SPOKEN_FOR if name not in spoken_for]
+    if forgotten:
+        raise TypeError(
+            f"{cls.__name__}: a combinator speaks for the rules inside it and forgets "
+            f"{', '.join(forgotten)}; define it, or subclass Wrapper, which follows its inner rule."
+        )
 
 
 class Chain(Combinator):

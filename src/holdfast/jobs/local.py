@@ -102,15 +102,27 @@ class LocalExecutor(Executor):
         self._workers: dict[int, _Worker] = {}
         # Every worker has the one end and only this process the other: when it ends, they do.
         self._alive, self._kept = os.pipe()
+        self._threads: list[threading.Thread] = []
+        self._start(first, environments)
+
+    def grow(self, jobs: int, first: Callable[[], Any] | None = None) -> None:
+        """From now on so many at once: what waits goes to new workers too, which call `first` before."""
+        self.jobs = max(self.jobs, jobs)
+        share.among(self.jobs)
+        self._start(first)
+
+    def _start(
+        self,
+        first: Callable[[], Any] | None,
+        environments: Sequence[Mapping[str, str]] | None = None,
+    ) -> None:
         # As JAX is configured in this thread, now.
         preparation: Any = None if first is None else (settings(), first, (), {})
-        chosen = environments or [_ONE_CORE] * (jobs - 1)
-        self._threads = [
-            threading.Thread(target=self._serve, args=(k, preparation, chosen[k]), daemon=True)
-            for k in range(jobs - 1)
-        ]
-        for thread in self._threads:
-            thread.start()
+        chosen = environments or [_ONE_CORE] * (self.jobs - 1)
+        for k in range(len(self._threads), self.jobs - 1):
+            args = (k, preparation, chosen[k])
+            self._threads.append(threading.Thread(target=self._serve, args=args, daemon=True))
+            self._threads[k].start()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Call it in the next worker that is free, or in `work_here`."""

@@ -74,6 +74,8 @@ def outcomes(
     known: queue.SimpleQueue[Outcome | Exception] = queue.SimpleQueue()
     tries = [0] * len(jobs)
     waiting: dict[int, Future[Any]] = {}
+    # Those that do not tell when they are done, as submitit's: they are asked.
+    asked: dict[int, Future[Any]] = {}
     over = False
 
     def submit(number: int) -> None:
@@ -85,12 +87,16 @@ def outcomes(
             else executor.submit(job.function, *job.args)
         )
         waiting[number] = future
-        future.add_done_callback(lambda done: finished(number, done))
+        if hasattr(future, "add_done_callback"):
+            future.add_done_callback(lambda done: finished(number, done))
+        else:
+            asked[number] = future
 
     def finished(number: int, future: Future[Any]) -> None:
         # What a callback raises, executors only log.
         try:
-            error = CancelledError() if future.cancelled() else future.exception()
+            cancelled = number not in asked and future.cancelled()
+            error = CancelledError() if cancelled else future.exception()
             if is_lost(error) and tries[number] < attempts and not over:
                 submit(number)
                 return
@@ -104,7 +110,17 @@ def outcomes(
     try:
         for number in sorted(range(len(jobs)), key=lambda n: -jobs[n].work):
             submit(number)
-        work_here = executor.work_here if isinstance(executor, LocalExecutor) else lambda: False
+
+        def ask() -> bool:
+            for number, future in [*asked.items()]:
+                if future.done():
+                    finished(number, future)
+                    # Unless it was submitted again.
+                    if asked[number] is future:
+                        del asked[number]
+            return False
+
+        work_here = executor.work_here if isinstance(executor, LocalExecutor) else ask
         left = len(jobs)
         while left:
             found = _next(known, work_here)

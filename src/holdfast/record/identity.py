@@ -29,6 +29,10 @@ def describe(thing: Any) -> str:
         return "{" + ", ".join(f"{k}: {describe(v)}" for k, v in thing.items()) + "}"
     if isinstance(thing, tuple | list):
         return "(" + ", ".join(describe(v) for v in thing) + ")"
+    if isinstance(thing, set | frozenset) and thing:
+        # Their order differs from process to process.
+        inside = ", ".join(sorted(map(describe, thing)))
+        return f"{{{inside}}}" if isinstance(thing, set) else f"frozenset({{{inside}}})"
     if hasattr(thing, "shape") and hasattr(thing, "dtype"):
         return f"{describe_shapes(thing)}#{digest(thing)}"
     if isinstance(thing, type) or callable(thing):
@@ -53,8 +57,13 @@ def _code_digest(function: types.FunctionType) -> str:
 
 def _code(code: types.CodeType) -> tuple[Any, ...]:
     # repr of a code object holds its address, so nested code is taken apart too.
-    constants = [_code(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts]
+    constants = [_code(c) if isinstance(c, types.CodeType) else _said(c) for c in code.co_consts]
     return code.co_code.hex(), code.co_names, constants
+
+
+def _said(constant: Any) -> str:
+    # `x in {"a", "b"}` has a set as its constant.
+    return describe(constant) if isinstance(constant, frozenset) else repr(constant)
 
 
 _WHOLE = 1 << 30

@@ -10,15 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.config.file import ExperimentFile
 from holdfast.errors import HoldfastError
+from holdfast.jobs import machine
 from holdfast.jobs.local import LocalExecutor
 
 if TYPE_CHECKING:
     from holdfast.config.build import Study
-
-# Bytes of a process that has imported what a run needs, before its data.
-_LEAST = 500 * 10**6
-# What of the memory that is free workers may take.
-_PART = 0.8
 
 
 def begun(
@@ -34,9 +30,9 @@ def begun(
         environment: of the workers, over this process's own.
         complete: runs that need not be carried out.
     """
-    places: list[str | None] = [*accelerators()] or [None] * cores()
+    places: list[str | None] = [*accelerators()] or [None] * machine.cores()
     most = len(places) if asked is None else asked
-    count = max(1, min(most, _runs(file.values) - complete, 1 + int(_free() * _PART / _LEAST)))
+    count = max(1, min(most, _runs(file.values) - complete, machine.room_for_processes()))
     if count == 1:
         return LocalExecutor(1)
     own = [dict(environment) | _alone(places[k % len(places)]) for k in range(count)]
@@ -50,9 +46,7 @@ def settle(executor: LocalExecutor, study: "Study", asked: int | None) -> None:
     """Now that the study is built: no workers where devices share rounds, nor more than memory is for."""
     if asked is None and study.shares_rounds and not accelerators():
         executor.reduce(1)
-    # A worker needs about what this process has needed until here.
-    each = max(_LEAST, _resident())
-    executor.reduce(max(1, min(study.runs, 1 + int(_free() * _PART / each))))
+    executor.reduce(max(1, min(study.runs, machine.room_for_processes(as_this_one=True))))
 
 
 def refuse_beside_processes(jobs: int | None, processes: int) -> None:
@@ -62,12 +56,6 @@ def refuse_beside_processes(jobs: int | None, processes: int) -> None:
             f"--jobs {jobs} with --processes {processes}: a run that is divided among processes takes all of "
             f"them; give one or the other."
         )
-
-
-def cores() -> int:
-    """Those that this process may use."""
-    known = hasattr(os, "sched_getaffinity")
-    return len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
 
 
 def accelerators() -> list[str]:
@@ -111,20 +99,3 @@ def _count(given: Any) -> int:
     if isinstance(given, list):
         return max(1, len(given))
     return max(1, given) if isinstance(given, int) else 1
-
-
-def _free() -> float:
-    """Bytes of memory that are free on this machine; without end where it does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return float("inf")
-    free = (float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    return next(free, float("inf"))
-
-
-def _resident() -> int:
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0

@@ -1,11 +1,13 @@
-"""One method with many hyper-parameters and seeds, one run after another in one compiled program."""
+"""One method with many hyper-parameters and seeds: the points, checked, and their runs."""
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
+import jax
 import numpy as np
 
 from holdfast.core.algorithm import Algorithm
@@ -13,17 +15,19 @@ from holdfast.core.local import Local
 from holdfast.data.clients import Clients
 from holdfast.engine.experiment import Experiment, Settings, described
 from holdfast.engine.setup import checked
-from holdfast.engine.simulate import Run, simulate
-from holdfast.errors import HoldfastError, RoundFailedError, did_you_mean
+from holdfast.errors import HoldfastError, did_you_mean
+from holdfast.jobs.worker import settings as settings_of_jax
 from holdfast.models.model import Model
 from holdfast.record.checkpoint import Checkpoint
-from holdfast.record.history import History
-from holdfast.record.progress import Progress, of_sweep
-from holdfast.record.state import RunState
+from holdfast.record.progress import of_sweep
+from holdfast.sweeps import side_by_side
 from holdfast.sweeps.grid import WAYS, combinations
 from holdfast.sweeps.naming import Point, folder_name, label
 from holdfast.sweeps.paths import at_point
-from holdfast.sweeps.results import Sweep, SweptRun
+from holdfast.sweeps.results import Sweep
+from holdfast.sweeps.run import own_folder
+from holdfast.sweeps.side_by_side import OnRound, SideBySide
+from holdfast.sweeps.work import Work
 
 
 def sweep(
@@ -38,15 +42,17 @@ def sweep(
     how: Literal["grid", "paired"] = "grid",
     checkpoint: Checkpoint | str | Path | None = None,
     progress: bool | None = None,
-    on_round: Callable[[RunState, Point, int], None] | None = None,
+    on_round: OnRound | None = None,
+    jobs: int | None = None,
+    executor: Executor | None = None,
     **settings: Unpack[Settings],
 ) -> Sweep:
-    """One method with many hyper-parameters and seeds, in one compiled program.
+    """One method with many hyper-parameters and seeds, in one compiled program and on all cores.
 
-    Every run has the bits it has alone with `simulate`. Points are built and checked before the
-    first round. Numbers compile nothing anew; what is part of the program's structure (`epochs`,
-    `batch_size`, a number where there was None) is compiled once per value. A point that diverges
-    does not stop the others.
+    Every run has the bits it has alone with `simulate`, wherever it is carried out. Points are built
+    and checked before the first round. Numbers compile nothing anew; what is part of the program's
+    structure (`epochs`, `batch_size`, a number where there was None) is compiled once per value. A
+    point that diverges does not stop the others.
 
     Args:
         algorithm: the method, or an `hf.Experiment`; what `over` does not name stays as it is.
@@ -60,7 +66,15 @@ def sweep(
         how: `"grid"` tries every combination, `"paired"` the first values of all, the second, ...
         checkpoint: a folder; every point and seed has one of its own in it, and goes on from it.
         progress: a progress bar; unless given, only where someone is looking.
-        on_round: called with state, point and seed after every round.
+        on_round: called with state, point and seed after every round, in this process and one call at a
+            time; of runs side by side as their rounds end, and on an executor of yours once per run, with
+            its last state.
+        jobs: how many runs at once on this machine, one core each. Unless given as many as there are
+            cores, as soon as it is seen that all runs will take long enough for it, and one after another
+            where rounds are so large that devices share them. 1: all in this process.
+        executor: where runs are carried out instead: any `concurrent.futures.Executor`, such as
+            dask.distributed's `client.get_executor()` or one of submitit's. A run whose worker dies is
+            submitted again, and goes on from its `checkpoint` if there is one.
         settings: `cohort`, `evaluate`, `params`, `engine`, `server`, `select`, `storage` and `stop` of
             `hf.Experiment`.
 
@@ -80,7 +94,17 @@ def sweep(
         >>> len(found), found.best()["local.learning_rate"]
         (4, 0.5)
     """
-    own = ("rounds", "over", "seeds", "how", "checkpoint", "progress", "on_round")
+    own = (
+        "rounds",
+        "over",
+        "seeds",
+        "how",
+        "checkpoint",
+        "progress",
+        "on_round",
+        "jobs",
+        "executor",
+    )
     if "seed" in settings:
         raise HoldfastError("sweep: `seed` is given; give seeds=, how many or a list of them.")
     given = described("sweep", algorithm, model, clients, local, settings, own)
@@ -101,58 +125,29 @@ def sweep(
             swept.append([dataclasses.replace(changed, seed=seed) for seed in chosen])
     for point, experiments in zip(points, swept, strict=True):
         with _said_of(point):
-            _check(experiments, _own_folders(store, point, chosen))
-    runs = []
-    with of_sweep(given.algorithm.name, len(points) * len(chosen), rounds, progress) as bar:
-        for point, experiments in zip(points, swept, strict=True):
-            folders = _own_folders(store, point, chosen)
-            runs.append(
-                tuple(
-                    _run(point, experiment, rounds, folder, on_round, bar)
-                    for experiment, folder in zip(experiments, folders, strict=True)
-                )
-            )
-    return Sweep(given.algorithm.name, tuple(points), chosen, tuple(runs))
-
-
-def _run(
-    point: Point,
-    experiment: Experiment,
-    rounds: int,
-    store: Checkpoint | None,
-    on_round: Callable[[RunState, Point, int], None] | None,
-    bar: Progress,
-) -> SweptRun:
-    last: RunState | None = None
-    run: Run | None = None
-    failed = None
-
-    def seen(state: RunState) -> None:
-        nonlocal last
-        last = state
-        if on_round is not None:
-            on_round(state, dict(point), experiment.seed)
-        bar.advance(state)
-
-    bar.begin(f"{label(point)}, seed {experiment.seed}")
-    try:
-        run = simulate(experiment, rounds=rounds, checkpoint=store, progress=False, on_round=seen)
-        last = run.state
-    except RoundFailedError as error:
-        failed = str(error)
-    bar.end()
-    return SweptRun(
-        point,
-        experiment.seed,
-        experiment.algorithm,
-        experiment.local,
-        params=run.params if run is not None else None if last is None else last.params,
-        history=History() if last is None else last.history,
-        ledger=None if last is None else last.ledger,
-        failed=failed,
-        best_round=None if run is None else run.best_round,
-        kept_round=None if run is None or run.deployed is run.state else run.deployed.round,
+            _check(experiments, [own_folder(store, point, seed) for seed in chosen])
+    count = side_by_side.check(jobs, executor, [experiments[0] for experiments in swept])
+    work = Work(
+        dataclasses.replace(given),
+        tuple(points),
+        chosen,
+        int(rounds),
+        store,
+        on_round is not None,
+        settings_of_jax(),
+        made=swept,
     )
+    with of_sweep(given.algorithm.name, len(work), rounds, progress) as bar:
+        runs = SideBySide(work, bar, on_round)
+        results = runs.here(count) if executor is None else runs.on(executor)
+    structure = jax.tree.structure(checked(swept[0][0]).params)
+    found = [
+        results[number].swept(work.place(number)[0], work.of(number), structure)
+        for number in range(len(work))
+    ]
+    each = len(chosen)
+    rows = tuple(tuple(found[i : i + each]) for i in range(0, len(found), each))
+    return Sweep(given.algorithm.name, tuple(points), chosen, rows)
 
 
 def _seeds(given: int | Sequence[int]) -> tuple[int, ...]:
@@ -223,12 +218,3 @@ def _said_of(point: Point) -> Iterator[None]:
         message = str(error)
         about = "" if message.startswith("sweep: ") else f"sweep, {label(point)}: "
         raise HoldfastError(about + message, about=error.about) from None
-
-
-def _own_folders(
-    store: Checkpoint | None, point: Point, seeds: tuple[int, ...]
-) -> list[Checkpoint | None]:
-    if store is None:
-        return [None] * len(seeds)
-    place = Path(store.folder) / folder_name(label(point))
-    return [dataclasses.replace(store, folder=place / f"seed-{seed}") for seed in seeds]
