@@ -1,17 +1,35 @@
 """Strict JAX in every test: types and ranks must not be promoted behind our back."""
 
+import atexit
+import ctypes
 import gc
+import mmap
 import os
+import shutil
+import sys
+import tempfile
 from pathlib import Path
 
-# XLA's older emitters and less optimisation make slower programs in half the time, and the tests are
-# almost all compilation. `make oracles` runs those that pin numbers with the programs users get.
+# XLA's older emitters, without optimisation and in one piece, make slower programs in a third of the time,
+# and the tests are almost all compilation. `make oracles` runs those that pin numbers with the programs
+# users get.
 os.environ.setdefault(
-    "XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1"
+    "XLA_FLAGS",
+    "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 "
+    "--xla_cpu_parallel_codegen_split_count=1",
 )
 
 # Commands start no workers but where a test is about them: each would import JAX for a second's work.
 os.environ.setdefault("HOLDFAST_JOBS", "1")
+
+# What was compiled once in this session is read by all its processes: workers (which find the variables
+# set), commands and programs the tests start, and a worker that forgot.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    _compiled = tempfile.mkdtemp(prefix="holdfast-tests-")
+    atexit.register(shutil.rmtree, _compiled, ignore_errors=True)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = _compiled
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 # The width of a terminal is asked for when something is printed, unless it was given when the command
 # was imported: so it is imported here, and not in the first test that gives one.
@@ -36,12 +54,29 @@ def x64():
         yield
 
 
+def _forget_programs():
+    """Compiled programs stay alive for the next test that needs them; from here on they are read from the disk."""
+    jax.clear_caches()
+    gc.collect()
+    # What they took is given back by the C library only if it is asked to.
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+@pytest.fixture(autouse=True)
+def _memory_of_one_worker():
+    """A gigabyte: a program takes more than one of its megabytes, however small it is."""
+    yield
+    statm = Path("/proc/self/statm")
+    if statm.exists() and int(statm.read_bytes().split()[1]) * mmap.PAGESIZE > 1 << 30:
+        _forget_programs()
+
+
 @pytest.fixture(autouse=True, scope="module")
-def _programs_of_one_module():
-    """Forget compiled programs before there are too many: each has memory mapped, a process may have some
-    65,000 maps, and XLA ends by a signal where there are no more."""
+def _maps_of_one_worker():
+    """Each program has memory mapped, a process may have some 65,000 maps, and XLA ends by a signal where
+    there are no more."""
     yield
     maps = Path("/proc/self/maps")
     if maps.exists() and len(maps.read_bytes().splitlines()) > 15_000:
-        jax.clear_caches()
-        gc.collect()
+        _forget_programs()

@@ -46,7 +46,10 @@ ALGORITHMS = {
         hf.algorithms.diana(hf.wires.RandK(k=hf.PerClient([3, 9, 12, 6]))),
         SEARCH,
     ),
-    "flix_one_shot": hf.algorithms.flix_one_shot(0.3, hf.PerClient([1.0, 2.0, 3.0, 0.5]), SEARCH),
+    # Of equal budgets the start does not depend: they cancel, but for rounding.
+    "flix_one_shot": hf.algorithms.flix_one_shot(
+        hf.PerClient([0.1, 0.5, 0.0, 1.0]), hf.PerClient([1.0, 2.0, 3.0, 0.5]), SEARCH
+    ),
     "dcgd": hf.algorithms.dcgd(hf.wires.Quantise(levels=7)),
     "diana": hf.algorithms.diana(hf.wires.RandK(k=9, shared_seed=True), beta=0.2),
     "fomaml": hf.algorithms.fomaml(learning_rate=0.3),
