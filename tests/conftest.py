@@ -6,7 +6,6 @@ import gc
 import mmap
 import os
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
@@ -55,21 +54,33 @@ def x64():
 
 
 def _forget_programs():
-    """Compiled programs stay alive for the next test that needs them; from here on they are read from the disk."""
+    """Programs stay alive for the next test that needs them; from here on they are read from the disk."""
     jax.clear_caches()
     gc.collect()
     # What they took is given back by the C library only if it is asked to.
-    if sys.platform == "linux":
-        ctypes.CDLL(None).malloc_trim(0)
+    give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if give_back is not None:
+        give_back(0)
+
+
+def _resident():
+    """This worker's memory, in bytes; nothing where the system does not say."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_bytes().split()[1]) * mmap.PAGESIZE if statm.exists() else 0
+
+
+# A program takes more than one megabyte, however small it is.
+_most = 1 << 30
 
 
 @pytest.fixture(autouse=True)
 def _memory_of_one_worker():
-    """A gigabyte: a program takes more than one of its megabytes, however small it is."""
+    """About a gigabyte, or what is left and a little more, so that not every test begins with nothing."""
+    global _most
     yield
-    statm = Path("/proc/self/statm")
-    if statm.exists() and int(statm.read_bytes().split()[1]) * mmap.PAGESIZE > 1 << 30:
+    if _resident() > _most:
         _forget_programs()
+        _most = max(1 << 30, _resident() + (1 << 28))
 
 
 @pytest.fixture(autouse=True, scope="module")
