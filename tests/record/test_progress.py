@@ -80,3 +80,20 @@ def test_two_bars_of_the_command_in_a_terminal():
     assert "rounds/s  accuracy 0.500  1.2 MB" in said
     assert "all runs" in said
     assert "33%" in said
+
+
+def test_several_runs_at_once_in_a_terminal():
+    console = Console(file=io.StringIO(), width=80, force_terminal=True)
+    with progress.of_command(console, 2, 4, "accuracy") as shown:
+        for label in ("fedavg, seed 0", "feddyn, seed 0"):
+            shown.begin(label)
+        for label, t in (("fedavg, seed 0", 1), ("feddyn, seed 0", 3)):
+            shown.hear(label, t, {"round": t, "accuracy": 0.5}, 1_200_000)
+        shown.say("a client was left out", "fedavg, seed 0")
+        shown.end("accuracy 0.5000", "feddyn, seed 0")
+    said = console.file.getvalue()
+    last = said[said.index("[1/2]") :]
+    assert "fedavg, seed 0: a client was left out" in said
+    assert "feddyn, seed 0" in said
+    # One is over, and of the other a quarter.
+    assert "62%" in last

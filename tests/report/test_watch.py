@@ -63,6 +63,12 @@ def test_progress_is_what_the_files_say(folder):
     made_up.add(folder, 0, 1, made_up.rows(0.04, 1, rounds=7))
     said = watched.progress().in_words()
     assert said == "Running: FedAvg, seed 1, is in round 7 of 20; 1 of 2 runs are over."
+    shutil.rmtree(folder.seed_folder("m0", 0).path)
+    made_up.add(folder, 0, 0, made_up.rows(0.04, 0, rounds=3))
+    said = watched.progress().in_words()
+    assert "FedAvg, seed 1, is in round 7 of 20, FedAvg, seed 0, in round 3; 0 of 2" in said
+    shutil.rmtree(folder.seed_folder("m0", 0).path)
+    made_up.add(folder, 0, 0, made_up.rows(0.04, 0), made_up.client_results(0))
     shutil.rmtree(folder.seed_folder("m0", 1).path)
     made_up.add(folder, 0, 1, made_up.rows(0.04, 1), failed=True)
     assert watched.progress().in_words() == "Finished: all 2 runs are over."

@@ -1,6 +1,5 @@
 """Runs side by side end as they do one after another; whoever is killed, nothing is lost."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -87,41 +86,75 @@ def test_two_at_once_are_as_one_after_another(tmp_path):
     assert (tmp_path / "two" / "lock-1").exists()
 
 
-def test_kills_of_a_worker_and_of_the_launcher_lose_nothing(tmp_path):
-    (tmp_path / "experiment.toml").write_text(FILE)
+WAITS = """\
+import dataclasses
+import time
+from pathlib import Path
+
+@dataclasses.dataclass(frozen=True)
+class Waits:
+    every: int = 1
+    keeps_last_models = False
+
+    def check(self, model, params, clients):
+        pass
+
+    def __call__(self, view):
+        while view.state.round == 8 and Path("gate").exists():
+            time.sleep(0.02)
+        return {}
+"""
+
+
+def test_kills_of_workers_and_launchers_lose_nothing(tmp_path):
+    """Every run is saved in round 6 and waits in round 8, until the gate is open."""
+    waiting = '[[evaluate.also]]\nname = "waits.py:Waits"\n'
+    (tmp_path / "experiment.toml").write_text(FILE.replace("= 200", "= 12") + waiting)
+    (tmp_path / "waits.py").write_text(WAITS)
+    gate, folder = tmp_path / "gate", tmp_path / "killed"
+    signed = folder / "lock-1"
     ended_well(started("run", "experiment.toml", "--out", "whole", cwd=tmp_path))
 
+    gate.touch()
     first = started("run", "experiment.toml", "--out", "killed", "-j2", cwd=tmp_path)
-    kill_at_work(first, tmp_path / "killed", lambda: workers_of(first), signal.SIGKILL)
-    kill_at_work(first, tmp_path / "killed", lambda: [first.pid], signal.SIGKILL)
-    first.communicate(timeout=60)
+    until(first, folder, begun=2)
+    (worker,) = workers_of(first)
+    os.kill(worker, signal.SIGKILL)
+    # Another worker takes the job over, from its save.
+    until(first, folder, begun=3)
+    assert "from round 7" in (folder / "log.txt").read_text().splitlines()[-1]
+    (worker,) = workers_of(first)
+    first.send_signal(signal.SIGINT)
+    said, _ = first.communicate(timeout=60)
+    assert first.returncode == 130, said
+    assert "holdfast resume killed" in said
+    assert not Path(f"/proc/{worker}").exists()
+    assert (folder / "log.txt").read_text().count("stopped by the user") == 2
 
     second = started("resume", "killed", "-j2", cwd=tmp_path)
-    kill_at_work(second, tmp_path / "killed", lambda: [second.pid], signal.SIGINT)
-    said, _ = second.communicate(timeout=60)
-    assert second.returncode == 130, said
-    assert "holdfast resume killed" in said
-
-    # The worker's job is taken over by another one, or by the launcher.
-    third = started("resume", "killed", "-j2", cwd=tmp_path)
-    with contextlib.suppress(TimeoutError):
-        kill_at_work(third, tmp_path / "killed", lambda: workers_of(third), signal.SIGKILL)
-    ended_well(third)
-    assert results(tmp_path / "whole") == results(tmp_path / "killed")
+    # Both go on from round 7, where they were stopped, and wait in the next.
+    while not any(f'"process": {pid},' in signed.read_text() for pid in workers_of(second)):
+        assert second.poll() is None, second.communicate()[0]
+        time.sleep(0.05)
+    second.kill()
+    second.communicate(timeout=60)
+    gate.unlink()
+    ended_well(started("resume", "killed", "-j2", cwd=tmp_path))
+    assert results(tmp_path / "whole") == results(folder)
 
 
-def kill_at_work(process, folder, whom, how):
-    """When both runs have gone on."""
-    before = {p: len(p.read_bytes()) for p in folder.rglob("history.jsonl")}
+def until(process, folder, begun):
+    """So many runs have begun, and gone on to where they wait."""
     for _ in range(6000):
-        now = {p: len(p.read_bytes()) for p in folder.rglob("history.jsonl")}
-        if sum(size != before.get(p) for p, size in now.items()) == 2 and whom():
-            os.kill(whom()[0], how)
-            return
-        if process.poll() is not None:
-            break
-        time.sleep(0.005)
-    raise TimeoutError("both runs never went on")
+        log = folder / "log.txt"
+        lines = log.read_text().splitlines() if log.exists() else []
+        if sum(": from round" in line for line in lines) == begun:
+            rounds = [len(p.read_text().splitlines()) for p in folder.rglob("history.jsonl")]
+            if rounds == [7, 7]:
+                return
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.02)
+    raise AssertionError(f"{begun} runs never began")
 
 
 def test_any_executor_runs_a_study_and_sinks_hear_every_round(tmp_path, monkeypatch):

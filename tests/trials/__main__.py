@@ -20,9 +20,15 @@ TRIALS = {
     "data files": data_files.damaged_data,
     "two at once": run_folders.two_at_once,
     "kills of two processes": run_folders.kills_of_the_launcher,
+    "kills of workers": run_folders.kills_of_workers,
 }
 # These cost so many times as much as the others.
-SELDOM = {"really full disk": 5, "read-only": 5, "kills of two processes": 10}
+SELDOM = {
+    "really full disk": 5,
+    "read-only": 5,
+    "kills of two processes": 10,
+    "kills of workers": 5,
+}
 
 
 def main() -> int:

@@ -1,5 +1,7 @@
 """Trials of run folders: killed, damaged, without room, two at once. Each is a function of a seed."""
 
+import contextlib
+import os
 import random
 import shutil
 import signal
@@ -51,6 +53,7 @@ KINDS_OF_RUN = {
 }
 # What may differ when a run is repeated: seconds, machine, and who holds it.
 DIFFERENT = {"timing.jsonl", "timing.sha256", "environment.json", "log.txt", "lock", "lock-1"}
+DIFFERENT |= {"lock-2", "lock-3"}
 RESUME = ("resume", "run", "--no-report")
 # Extended at every moment of a run, and looked at by nobody.
 UNREAD = {"log.txt", "lock"}
@@ -292,3 +295,38 @@ def kills_of_the_launcher(ground: Ground, seed: int) -> str:
         assert outcome.is_refusal, outcome
     ground.check_ends_equal(outcome)
     return "equal"
+
+
+def kills_of_workers(ground: Ground, seed: int) -> str:
+    """Runs side by side, whose workers or whose launcher are killed: it goes on to the same bits."""
+    draw = random.Random(seed)
+    shutil.rmtree(ground.place / "run", ignore_errors=True)
+    first = ("run", "file.toml", "--out", "run", "--no-report")
+    command = Command(*first, "--jobs", "2", cwd=ground.place)
+    end = time.monotonic() + draw.random() * 2 * ground.seconds
+    killed = 0
+    while command.process.is_alive() and time.monotonic() < end:
+        for pid in workers_of(command.process.pid):
+            if draw.random() < 0.01 and killed < 2:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    killed += 1
+        time.sleep(0.02)
+    if draw.random() < 0.5:
+        command.kill()
+    outcome = command.end()
+    assert outcome.code in (0, -signal.SIGKILL), outcome
+    there = (ground.place / "run" / "experiment.toml").exists()
+    last = run(*(RESUME if there else first), "--jobs", "2", cwd=ground.place)
+    ground.check_ends_equal(last)
+    return f"equal, {killed} killed"
+
+
+def workers_of(pid: int | None) -> list[int]:
+    """Worker processes that a process has started."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    with contextlib.suppress(FileNotFoundError):
+        found = [int(child) for task in tasks for child in task.read_text().split()]
+        lines = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in found}
+        return [child for child, line in lines.items() if b"holdfast.jobs.worker" in line]
+    return []

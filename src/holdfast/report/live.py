@@ -33,7 +33,7 @@ _WAITING = """<!doctype html><html lang="en"><meta charset="utf-8">
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """How far a run is: its runs, one per method and seed, and the one that is going on."""
+    """How far a run is: its runs, one per method and seed, and those that are going on."""
 
     over: int
     runs: int
@@ -41,6 +41,7 @@ class Progress:
     now: str = ""
     round: int = 0
     running: bool = False
+    beside: tuple[str, ...] = ()  # the others that go on at the same time
 
     @property
     def finished(self) -> bool:
@@ -53,9 +54,8 @@ class Progress:
             return f"Finished: all {self.runs} runs are over."
         told = f"{self.over} of {self.runs} runs are over"
         if self.running:
-            doing = (
-                f"{self.now} is in round {self.round} of {self.rounds}" if self.now else "preparing"
-            )
+            first = f"{self.now} is in round {self.round} of {self.rounds}"
+            doing = ", ".join([first, *self.beside]) if self.now else "preparing"
             return f"Running: {doing}; {told}."
         return f"Stopped: {told}. `holdfast resume` goes on with it."
 
@@ -98,10 +98,12 @@ class Watched:
         )
         if not going_on:
             return progress
-        method, seed = going_on[-1]
+        *others, (method, seed) = going_on
         now = f"{method_name(method['label'])}, seed {seed.seed},"
-        rounds = (seed.path / "history.jsonl").read_bytes().count(b"\n")
-        return dataclasses.replace(progress, now=now, round=rounds)
+        beside = tuple(
+            f"{method_name(m['label'])}, seed {s.seed}, in round {_rounds(s)}" for m, s in others
+        )
+        return dataclasses.replace(progress, now=now, round=_rounds(seed), beside=beside)
 
     def values(self) -> dict[str, Any]:
         """What the page shows; as it was before where files are just being written."""
@@ -118,6 +120,10 @@ class Watched:
                 live = {"version": version, "every": self.every, "progress": progress.in_words()}
                 self._values = made | {"live": live}
             return self._values
+
+
+def _rounds(seed: SeedFolder) -> int:
+    return (seed.path / "history.jsonl").read_bytes().count(b"\n")
 
 
 def _is_over(seed: SeedFolder) -> bool:
