@@ -69,7 +69,8 @@ def test_lines_of_the_command_without_a_terminal():
     ]
 
 
-def test_two_bars_of_the_command_in_a_terminal():
+def test_two_bars_of_the_command_in_a_terminal(monkeypatch):
+    monkeypatch.setattr(progress, "_LEAST", 0.0)
     console = Console(file=io.StringIO(), width=80, force_terminal=True)
     shown = progress.of_command(console, 2, 3, "accuracy")
     with shown:
@@ -77,7 +78,7 @@ def test_two_bars_of_the_command_in_a_terminal():
         shown.advance(at(1))
         shown.advance(at(2))
     said = console.file.getvalue()
-    assert "rounds/s  accuracy 0.500  1.2 MB" in said
+    assert "/s  accuracy 0.500  1.2 MB" in said
     assert "all runs" in said
     assert "33%" in said
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 
+# Seconds that a rate is measured over.
+_LEAST = 0.5
+
+
 class Progress:
     """What one run or many tell while they go on: `begin`, `advance` after every round, `end`.
 
@@ -138,9 +142,10 @@ class Progress:
         # The first round is compiled; rates are counted from its end.
         began, first = self._since.setdefault(label, (time.perf_counter(), round))
         parts = []
-        since = round - first
-        if self._rates and since:
-            parts.append(f"{since / (time.perf_counter() - began):.1f} rounds/s")
+        seconds = time.perf_counter() - began
+        # Of a run elsewhere, several rounds may be heard of at once.
+        if self._rates and seconds > _LEAST:
+            parts.append(f"{(round - first) / seconds:.1f}/s")
         parts += [f"{n} {last[n]:.3f}" for n in self._metrics if last.get(n) is not None]
         return "  ".join([*parts, f"{total / 1e6:.1f} MB"])
 
