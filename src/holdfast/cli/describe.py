@@ -17,10 +17,11 @@ def describe(study: "Study") -> None:
     """What is about to run, in a few lines."""
     import jax
 
+    from holdfast.core.keys import host_key
     from holdfast.data import split
     from holdfast.runs.compare import different_objectives
 
-    shapes = jax.eval_shape(study.model.init, jax.random.key(0), study.clients.examples)
+    shapes = jax.eval_shape(study.model.init, host_key(0), study.clients.examples)
     size = sum(int(leaf.size) for leaf in jax.tree.leaves(shapes))
     lines = Table.grid(padding=(0, 2))
 

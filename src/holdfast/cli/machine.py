@@ -1,5 +1,6 @@
 """The machine a command runs on: its cores, and programs that were compiled before."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -43,12 +44,18 @@ def cache_variables() -> dict[str, str]:
 
 def use_machine() -> None:
     """One device per core, and a cache of compiled programs; JAX's own variables have precedence."""
+    # What is imported stays until the process ends. Python would look through it for garbage again and
+    # again: a fifth of what a start takes before it compiles.
+    gc.disable()
     import jax
 
+    import holdfast.public  # noqa: F401
     from holdfast.engine.layout import LEAVES
     from holdfast.jobs.machine import cores
     from holdfast.processes import COUNT
 
+    gc.freeze()
+    gc.enable()
     # Processes that share this machine share its cores.
     mine = min(max(1, cores() // int(os.environ.get(COUNT, "1"))), LEAVES)
     if "JAX_NUM_CPU_DEVICES" not in os.environ:

@@ -27,6 +27,7 @@ from holdfast.config.sweep import over
 from holdfast.config.theory import asks_theory, by_theory
 from holdfast.config.validation import early_stopping
 from holdfast.core.algorithm import Algorithm
+from holdfast.core.keys import host_key
 from holdfast.core.local import Local
 from holdfast.data import Clients, Dataset, share
 from holdfast.data.grouped import OfPopulation
@@ -501,7 +502,7 @@ def _check_size(made: Study) -> None:
     """Refuse a model that no array of this machine could hold, which XLA would abort the process for."""
     examples = made.clients.examples
     made.model.check_examples(examples, "simulate", ("data",))
-    shapes = jax.eval_shape(made.model.init, jax.random.key(0), examples)
+    shapes = jax.eval_shape(made.model.init, host_key(0), examples)
     size = sum(math.prod(a.shape) * a.dtype.itemsize for a in jax.tree.leaves(shapes))
     room = machine_memory()
     if size > room:

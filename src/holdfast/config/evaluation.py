@@ -16,6 +16,7 @@ from holdfast.config.making import find, located, make, make_metric
 from holdfast.config.population import load_dataset
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
+from holdfast.core.keys import host_key
 from holdfast.data import Clients
 from holdfast.data.grouped import group
 from holdfast.data.held_out import matched_test
@@ -157,7 +158,7 @@ def leaves_clients_their_own(algorithm: Algorithm, trained: Federation) -> bool:
     model, clients = trained.model, trained.clients
     try:
         model.check_examples(clients.examples, "simulate", ("data",))
-        shapes = jax.eval_shape(model.init, jax.random.key(0), clients.examples)
+        shapes = jax.eval_shape(model.init, host_key(0), clients.examples)
         return deploys_its_own(hyper.of_population(algorithm, clients), shapes)
     # Refused with its line, when the method is put together.
     except (HoldfastError, OverflowError):
@@ -197,7 +198,7 @@ def _named(
 def _check(
     file: ExperimentFile, at: KeyPath, evaluator: Any, model: Model, clients: Clients
 ) -> None:
-    shapes = jax.eval_shape(model.init, jax.random.key(0), clients.examples)
+    shapes = jax.eval_shape(model.init, host_key(0), clients.examples)
     with located(file, at), own_code.explained("its `check`", anywhere=False):
         evaluator.check(model, shapes, len(clients))
 

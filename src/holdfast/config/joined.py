@@ -14,6 +14,7 @@ from holdfast.config.population import load_dataset, make_model, population
 from holdfast.config.schema import FileSchema
 from holdfast.config.sweep import over
 from holdfast.config.validation import Validation
+from holdfast.core.keys import host_key
 from holdfast.core.local import Local
 from holdfast.data import Clients, Dataset
 from holdfast.data.grouped import OfPopulation, group
@@ -78,7 +79,7 @@ class Federation:
         if name == "validation":
             parts = [found.examples for found in self.validation]
         made = evaluate.populations(self.clients, parts, of, every, prefix, metrics)
-        shapes = jax.eval_shape(self.model.init, jax.random.key(0), self.clients.examples)
+        shapes = jax.eval_shape(self.model.init, host_key(0), self.clients.examples)
         measured = tuple(
             tuple(metric_names(self.model, shapes, OfPopulation(examples, p)))
             for p, examples in enumerate(parts)
@@ -134,7 +135,7 @@ def _joined(file: ExperimentFile, sections: FileSchema) -> Federation:
     with located(file, ("population",)):
         joined: Joined = join(parts)
         # Refuses models of different parameters.
-        jax.eval_shape(joined.model.init, jax.random.key(0), joined.clients.examples)
+        jax.eval_shape(joined.model.init, host_key(0), joined.clients.examples)
     if with_server is not None and not callable(server_data):
         server_data = OfPopulation(server_data, with_server)
     given = [table.local for table in sections.population]

@@ -9,7 +9,7 @@ from jax import tree
 
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
-from holdfast.core.keys import Purpose
+from holdfast.core.keys import Purpose, host_key
 from holdfast.core.local import Steps, StepsPerPopulation
 from holdfast.core.round import (
     ClientState,
@@ -78,5 +78,5 @@ def adapted(
     """A model after a client's own local steps on its training data, outside any round."""
     slots, examples = feed(batches, 0, np.array([client]), 1)
     slot = tree.map(lambda a: a[0], slots)
-    key = jax.random.fold_in(jax.random.key(seed), Purpose.ADAPT)
+    key = host_key(seed, Purpose.ADAPT)
     return _adapted(model, steps, params, examples, slot, key)

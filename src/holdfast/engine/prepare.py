@@ -9,7 +9,7 @@ from jax import tree
 
 from holdfast.client_states.states import ClientStates
 from holdfast.core import hyper
-from holdfast.core.keys import Purpose
+from holdfast.core.keys import Purpose, host_key
 from holdfast.core.round import ClientState, Preparation
 from holdfast.engine.compiled import CompileTime
 from holdfast.engine.feeds import Feed
@@ -49,7 +49,7 @@ class Preparer:
             slots=slots,
             examples=examples,
             fresh=fresh,
-            key=jax.random.fold_in(jax.random.key(setup.experiment.seed), Purpose.PREPARE),
+            key=host_key(setup.experiment.seed, Purpose.PREPARE),
         )
         with self.compiling.watch():
             found = setup.engine.prepare(t, inputs)

@@ -16,6 +16,7 @@ from jax import tree
 
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
+from holdfast.core.keys import host_key
 from holdfast.core.local import Local, Steps
 from holdfast.core.round import (
     HasLoss,
@@ -192,7 +193,7 @@ def _try(
         slots=slots,
         examples=tree.map(jnp.asarray, trial.examples),
         population=2.0,
-        key=jax.random.key(0),
+        key=host_key(0),
         server_work=work,
         server_loss=None if server is None else _trial_server_loss,
     )

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree
 
-from holdfast.core.keys import Purpose
+from holdfast.core.keys import Purpose, host_key
 from holdfast.core.local import Local
 from holdfast.core.round import HasLoss, ServerWork, take_batch
 from holdfast.data.clients import Clients, check_finite, count
@@ -136,7 +136,7 @@ class Server:
 
     def check(self, model: Model, params: Tree) -> None:
         """Refuse data the model cannot take and losses that are not what they should be."""
-        key = jax.random.key(0)
+        key = host_key(0)
         rows = None
         if not self.alone:
             check_finite(self.source, "Server", about=("server",))

@@ -12,7 +12,7 @@ from holdfast.client_states.storage import Storage
 from holdfast.cohorts import Cohort, Everyone
 from holdfast.core import hyper
 from holdfast.core.algorithm import NOTHING_OWN, Algorithm
-from holdfast.core.keys import Purpose
+from holdfast.core.keys import Purpose, host_key
 from holdfast.core.local import Local, steps_at
 from holdfast.core.round import Template, template
 from holdfast.core.rule import Need
@@ -283,7 +283,7 @@ def shown(clients: Clients, storage: Storage) -> Tree:
 
 
 def _initial_params(given: Experiment, examples: Tree) -> Tree:
-    key = jax.random.fold_in(jax.random.key(given.seed), Purpose.INIT)
+    key = host_key(given.seed, Purpose.INIT)
     if given.params is None:
         return given.model.init(key, examples)
     wanted = jax.eval_shape(given.model.init, key, examples)
@@ -306,7 +306,7 @@ def _initial_params(given: Experiment, examples: Tree) -> Tree:
 
 def _check_loss(model: Model, params: Tree, examples: Tree, rows: int, engine: Engine) -> None:
     batch = tree.map(lambda a: jax.ShapeDtypeStruct((rows, *a.shape[1:]), a.dtype), examples)
-    key = jax.random.key(0)
+    key = host_key(0)
     if isinstance(engine, DebugEngine):
         repeated = tree.map(lambda a: a[:1].repeat(rows, axis=0), examples)
         losses = model.losses(params, repeated, key)

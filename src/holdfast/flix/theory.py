@@ -11,6 +11,7 @@ from jax import tree
 
 from holdfast import diagnose
 from holdfast.core import hyper
+from holdfast.core.keys import host_key
 from holdfast.data.clients import Clients
 from holdfast.diagnose.curvature import Curvature
 from holdfast.errors import HoldfastError, expect, explain_arguments
@@ -381,7 +382,7 @@ def constants_of(
 
 
 def _check_optima(model: Model, clients: Clients, optima: Optima) -> None:
-    wanted = jax.eval_shape(model.init, jax.random.key(0), tree.map(np.asarray, clients.examples))
+    wanted = jax.eval_shape(model.init, host_key(0), tree.map(np.asarray, clients.examples))
     many = tree.map(lambda p: jax.ShapeDtypeStruct((len(clients), *p.shape), p.dtype), wanted)
     given = tree.map(np.asarray, optima.x)
     structures: list[Any] = [tree.structure(of) for of in (given, many)]

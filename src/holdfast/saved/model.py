@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jax import tree
 
+from holdfast.core.keys import host_key
 from holdfast.data.clients import Examples
 from holdfast.errors import HoldfastError, did_you_mean
 from holdfast.models.model import Model
@@ -128,7 +129,7 @@ class SavedModel:
         """Shapes and types of the model's parameters, and their names."""
         about = self.description
         few = Examples(*(jax.ShapeDtypeStruct((1, *a.shape), a.dtype) for a in (about.x, about.y)))
-        like = jax.eval_shape(self.model.init, jax.random.key(0), few)
+        like = jax.eval_shape(self.model.init, host_key(0), few)
         return like, [name or "params" for name in paths(like)]
 
     def _other(self, given: str, wanted: str) -> HoldfastError:
