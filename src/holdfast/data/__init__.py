@@ -20,6 +20,7 @@ from holdfast.data.images import cifar10, cifar100, emnist, fashion_mnist, mnist
 from holdfast.data.libsvm import libsvm
 from holdfast.data.libsvm_sets import libsvm_set
 from holdfast.data.ratings import movielens_1m, movielens_100k
+from holdfast.data.read_only import read_only
 from holdfast.data.rendered import rendered_characters
 from holdfast.data.shakespeare import shakespeare
 from holdfast.data.share import collect, share
@@ -67,6 +68,7 @@ __all__ = [
     "movielens_100k",
     "partition",
     "quadratics",
+    "read_only",
     "rendered_characters",
     "set_apart",
     "shakespeare",

@@ -48,13 +48,20 @@ def check_finite(examples: Tree, what: str, about: About = ("data",)) -> None:
     """Refuse NaN and infinity, naming the first place."""
     for name, a in zip(paths(examples), tree.leaves(examples), strict=True):
         a = np.asarray(a)
-        if np.issubdtype(a.dtype, np.inexact) and not np.isfinite(a).all():
+        if np.issubdtype(a.dtype, np.inexact) and not _all_finite(a):
             row = int(np.argwhere(~np.isfinite(a))[0][0])
             kind = "NaN" if np.isnan(a).any() else "infinity"
             raise HoldfastError(
                 f"{what}: {name} contains {kind}, first in row {row}; clean or impute the data first.",
                 about=about,
             )
+
+
+def _all_finite(a: np.ndarray) -> bool:
+    # What is not finite makes the sum so too. That is the cheaper look, and takes no memory; a sum of
+    # finite numbers may overflow, which the other tells.
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(a.sum()) or np.isfinite(a).all())
 
 
 def concatenated(of: str, parts: Sequence[Tree]) -> Tree:

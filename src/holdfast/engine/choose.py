@@ -9,10 +9,10 @@ from jax import tree
 
 from holdfast import processes
 from holdfast.client_states.storage import Storage
-from holdfast.data.clients import Clients
+from holdfast.data.clients import Clients, count
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.compiled import CompiledEngine
-from holdfast.engine.feeds import Feed, Gathered, Resident
+from holdfast.engine.feeds import Feed, Gathered, Resident, settled
 from holdfast.engine.protocol import Engine
 from holdfast.trees import Tree, nbytes
 
@@ -62,16 +62,15 @@ def fits_on_a_device(clients: Clients, storage: Storage) -> bool:
 
 
 def choose_feed(
-    clients: Clients, storage: Storage, engine: Engine, cohort: np.ndarray, shown: Tree
+    clients: Clients, storage: Storage, engine: Engine, cohort: np.ndarray
 ) -> Feed:
     """All examples on every device, unless there is no room or a cohort needs very few of them."""
     gathered = Gathered(clients)
     if not fits_on_a_device(clients, storage):
         return gathered
     # Sorting clients by size is not for nothing.
-    if nbytes(shown) > _LITTLE:
+    if nbytes(clients.examples) > _LITTLE:
         most = gathered.capacity(len(cohort))
-        if most < _SMALL_PART * len(tree.leaves(shown)[0]):
+        if most < _SMALL_PART * count(clients.examples):
             return gathered
-    # On a device already, and not copied again.
-    return Resident(engine.everywhere(shown))
+    return Resident(engine.everywhere(settled(clients.examples)))

@@ -29,6 +29,7 @@ from holdfast.core.round import (
     federated_round,
     prepare_cohort,
 )
+from holdfast.engine.heap import give_back_after_compiling
 from holdfast.engine.layout import LEAVES, Execution, SlotLayout
 from holdfast.engine.protocol import Placement
 from holdfast.errors import HoldfastError
@@ -282,6 +283,7 @@ class CompiledEngine:
     def round(self, t: int, inputs: RoundInputs, placement: Placement) -> RoundResult:
         """One round."""
         leaf, execution = placement
+        give_back_after_compiling()
         if self.mesh.size == 1:
             return _compiled_round(self.mesh, execution, leaf, inputs)
         states, slots, leaf = self._apart((inputs.client_states, inputs.slots, leaf))

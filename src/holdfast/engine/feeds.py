@@ -2,15 +2,40 @@
 
 import dataclasses
 import functools
-from typing import Protocol
+from typing import Any, Protocol
 
+import jax
 import numpy as np
 from jax import tree
 
 from holdfast.core.round import Slot
 from holdfast.data.clients import Clients, check_finite
+from holdfast.data.read_only import aligned, closed, copied, usable
 from holdfast.engine.batches import BatchPlanner
 from holdfast.trees import Tree
+
+# Rows; a multiple of as many bytes is one of XLA's alignment, whatever a row has.
+_PIECE = 64
+
+
+def settled(examples: Tree) -> Tree:
+    """Examples that stay as they are, whatever becomes of the arrays that were given.
+
+    On a CPU JAX uses an array where it is, on all devices, if it begins at a multiple of 64 bytes; others it
+    copies for each. So these do, and nobody can write to them: the given ones if that is so, else one
+    copy. An accelerator has its own.
+    """
+    if jax.default_backend() != "cpu":
+        return examples
+
+    def one(a: Any) -> Any:
+        if isinstance(a, jax.Array):
+            return a
+        a = np.asarray(a)
+        dtype = jax.dtypes.canonicalize_dtype(a.dtype)
+        return a if usable(a) and a.dtype == dtype else copied(a, dtype)
+
+    return tree.map(one, examples)
 
 
 class Feed(Protocol):
@@ -61,7 +86,8 @@ class Gathered:
         self, planner: BatchPlanner, t: int, clients: np.ndarray, devices: int
     ) -> tuple[Slot, Tree]:
         each = len(clients) // devices
-        room = self.capacity(each)
+        # In whole pieces, so that every device's part begins where XLA can use it.
+        room = -(-self.capacity(each) // _PIECE) * _PIECE
         sizes = np.where(clients < 0, 0, planner.sizes[clients]).reshape(devices, each)
         begin = np.cumsum(sizes, axis=1) - sizes
         taken = [
@@ -72,10 +98,11 @@ class Gathered:
         ]
 
         def gather(a: np.ndarray) -> np.ndarray:
-            out = np.zeros((devices, room, *a.shape[1:]), a.dtype)
-            for here, rows in zip(out, taken, strict=True):
+            out = aligned((devices * room, *a.shape[1:]), a.dtype)
+            for here, rows in zip(np.split(out, devices), taken, strict=True):
                 np.take(a, rows, axis=0, out=here[: len(rows)], mode="clip")
-            return out.reshape(-1, *a.shape[1:])
+                here[len(rows) :] = 0
+            return closed(out)
 
         examples = tree.map(gather, self.clients.examples)
         check_finite(examples, f"data of round {t + 1}")

@@ -15,6 +15,7 @@ from holdfast.core.round import HasLoss, ServerWork, take_batch
 from holdfast.data.clients import Clients, check_finite, count
 from holdfast.data.grouped import Grouped
 from holdfast.engine.batches import BatchPlanner
+from holdfast.engine.feeds import settled
 from holdfast.errors import HoldfastError, explain_constructor, whole_number
 from holdfast.models.model import Model, takes_key
 from holdfast.trees import Tree, describe_shapes
@@ -176,7 +177,7 @@ class ServerPlanner:
         self.examples: Any = ()
         if server.alone:
             return
-        self.examples = tree.map(jnp.asarray, server.source)
+        self.examples = jax.device_put(settled(server.source))
         one_step = Local(
             learning_rate=1.0,
             steps=1,

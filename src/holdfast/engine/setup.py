@@ -139,7 +139,7 @@ def _checked(given: Experiment) -> Setup:
     fits = choose.fits_on_a_device(clients, storage)
     _check_data(given.model, batches, fits)
     cohort.check(batches.able, len(clients))
-    examples = shown(clients, storage)
+    examples = _shown(clients, fits)
     params = _initial_params(given, examples)
     first = draw(cohort, batches, given.seed, 0)
     engine = given.engine or choose.choose_engine(params, batches, first)
@@ -276,9 +276,8 @@ def _check_data(model: Model, batches: BatchPlanner, fits: bool) -> None:
         )
 
 
-def shown(clients: Clients, storage: Storage) -> Tree:
+def _shown(clients: Clients, fits: bool) -> Tree:
     """What a model may look at before the run: the examples on a device, or the first of very many."""
-    fits = choose.fits_on_a_device(clients, storage)
     return tree.map(lambda a: jax.device_put(a if fits else a[:1]), clients.examples)
 
 
@@ -288,7 +287,11 @@ def _initial_params(given: Experiment, examples: Tree) -> Tree:
         return given.model.init(key, examples)
     wanted = jax.eval_shape(given.model.init, key, examples)
     try:
-        params = jax.device_put(given.params)
+        # An array of NumPy's could be used where it is, and be written to later.
+        params = tree.map(
+            lambda p: p if isinstance(p, jax.Array) else jax.device_put(p, may_alias=False),
+            given.params,
+        )
     except TypeError:
         raise HoldfastError(
             f"simulate: params is {brief(given.params)}, which are no arrays; give parameters of this "

@@ -24,7 +24,7 @@ from holdfast.engine.flops import ClientWork
 from holdfast.engine.plan import RoundPlan, RoundPlanner, draw
 from holdfast.engine.prepare import Preparer
 from holdfast.engine.server import ServerPlanner
-from holdfast.engine.setup import checked, shown
+from holdfast.engine.setup import checked
 from holdfast.engine.stopping import kept_best, noted
 from holdfast.engine.traffic import Traffic
 from holdfast.errors import HoldfastError, RoundFailedError
@@ -52,9 +52,7 @@ class Simulation:
         self.setup = setup
         self.experiment, self.params = experiment, setup.params
         first = draw(setup.cohort, setup.batches, experiment.seed, 0)
-        self.feed = choose.choose_feed(
-            setup.clients, setup.storage, setup.engine, first, shown(setup.clients, setup.storage)
-        )
+        self.feed = choose.choose_feed(setup.clients, setup.storage, setup.engine, first)
         self.planner = RoundPlanner(
             setup.algorithm,
             setup.cohort,
