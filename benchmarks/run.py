@@ -37,8 +37,8 @@ ONLY_WHOLE_WHEN_QUICK = ("pfl", "flower")  # a start of theirs takes half a minu
 SECTIONS = (*PROBLEMS, "whole", "own", "limit", "scaling")
 
 
-def arguments() -> argparse.Namespace:
-    """Of the command."""
+def arguments(only: tuple[str, ...] = SECTIONS) -> argparse.Namespace:
+    """Of the command; `only` is what is measured unless it is said."""
     parser = argparse.ArgumentParser(description=__doc__)
     names = lambda text: text.split(",")  # noqa: E731
     parser.add_argument("--only", type=names, help=", ".join(SECTIONS))
@@ -50,7 +50,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="headline ratios in ten minutes")
     parser.add_argument("--python", default=sys.executable, help="makes the environments")
     found = parser.parse_args()
-    found.only = found.only or ([*QUICK_PROBLEMS, "whole"] if found.quick else list(SECTIONS))
+    found.only = found.only or ([*QUICK_PROBLEMS, "whole"] if found.quick else list(only))
     found.peers = found.peers or list(QUICK_SIDES if found.quick else SIDES)
     found.cases = found.cases or (["balanced-fedavg", "lognormal-feddyn"] if found.quick else cases)
     for given, known in ((found.only, SECTIONS), (found.peers, SIDES), (found.cases, cases)):

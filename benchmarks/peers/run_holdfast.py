@@ -85,9 +85,13 @@ def main() -> None:
     import holdfast as hf
 
     task = protocol.Task.load(asked.task)
+    x, y = hf.data.read_only((task.x, task.y))
+    problem, offsets, params = task.problem, task.offsets, task.params
+    # Only the population has the data now, as in an experiment file.
+    del task
     # How many devices a round uses is the engine's choice unless it is said.
     engine = hf.Engine(devices=int(asked.variant)) if asked.variant else None
-    given = settings(task.problem, task.x, task.y, task.offsets, task.params, asked.method)
+    given = settings(problem, x, y, offsets, params, asked.method)
     stream = hf.rounds(**given, engine=engine)
     for _ in range(asked.rounds):
         state = next(stream)

@@ -50,6 +50,16 @@ for name, algorithm in ALGORITHMS.items():
             )
         states.append(jax.tree.leaves(_everything(run.state)))
         del run
+    if name == "feddc":  # read-only examples, of which both devices use the one copy
+        shared = hf.data.read_only(clients.examples)
+        run = hf.simulate(
+            algorithm, model, hf.Clients(shared, clients.order, clients.offsets), local, rounds=3,
+            engine=hf.Engine(devices=2), seed=1,
+        )
+        for host, device in zip(shared, run.simulation.feed.examples, strict=True):
+            parts = [part.data.unsafe_buffer_pointer() for part in device.addressable_shards]
+            assert parts == [host.ctypes.data] * 2
+        states.append(jax.tree.leaves(_everything(run.state)))
     for other in states[1:]:
         assert all(np.array_equal(a, b) for a, b in zip(states[0], other, strict=True)), name
 # Populations that train differently, add each other's gradients, and are not all there.

@@ -1,12 +1,15 @@
 """One client at a time or several, examples on the device or gathered: the same run."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import holdfast as hf
 from holdfast.core.keys import HostStreams, Purpose, host_generator
-from holdfast.engine.feeds import Gathered, Resident
+from holdfast.data.clients import check_finite
+from holdfast.data.read_only import aligned, is_closed
+from holdfast.engine.feeds import Gathered, Resident, settled
 from holdfast.testing import _everything
 from tests.problems import same_bits, tiny_clients
 
@@ -143,3 +146,71 @@ def test_a_folder_of_mapped_arrays(tmp_path):
     (tmp_path / "test_y.npy").unlink()
     with pytest.raises(hf.HoldfastError, match=r"test_y.npy is missing; give"):
         hf.data.mapped(tmp_path)
+
+
+def test_a_run_does_not_change_when_arrays_do_that_it_was_given():
+    """JAX uses an array of NumPy's where it is, if that begins at a multiple of 64 bytes."""
+    clients = SETTINGS["clients"]
+    given = tuple(aligned(np.shape(a), np.asarray(a).dtype) for a in clients.examples)
+    for own, a in zip(given, clients.examples, strict=True):
+        own[...] = a
+    params = {"a": aligned((4,), np.float32), "b": np.ones(4, np.float32)}
+    params["a"][...] = 1
+    model = hf.Model(
+        init=lambda key, examples: {name: jnp.ones(4) for name in params},
+        loss=lambda p, batch: (
+            (batch.x[:, :4] @ (p["a"] * p["b"])) ** 2 * batch.y.astype(jnp.float32)
+        ),
+        name="product",
+    )
+    own = hf.Clients(hf.Examples(*given), clients.order, clients.offsets)
+    settings = SETTINGS | {"model": model, "params": params, "clients": own}
+    del settings["rounds"]
+    expected = hf.simulate(hf.algorithms.fedavg(), **settings, rounds=3)
+    states = hf.rounds(hf.algorithms.fedavg(), **settings)
+    next(states)
+    for array in (*given, *params.values()):
+        array[...] = 0
+    next(states)
+    assert same_bits(next(states).params, expected.params)
+
+
+def test_devices_and_host_share_what_nobody_can_write_to():
+    clients = SETTINGS["clients"]
+    examples = hf.data.read_only(clients.examples)
+    own = hf.Clients(examples, clients.order, clients.offsets)
+    shared = run(METHODS["feddyn"], clients=own)
+    assert same_bits(_everything(shared.state), _everything(run(METHODS["feddyn"]).state))
+    for host, device in zip(examples, shared.simulation.feed.examples, strict=True):
+        assert device.unsafe_buffer_pointer() == host.ctypes.data
+    assert hf.data.read_only(examples).x is examples.x
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int64, np.uint8, bool, np.float16])
+def test_settled_examples_are_what_the_device_would_make_of_them(dtype):
+    given = np.asfortranarray(np.arange(12).reshape(4, 3)).astype(dtype)
+    found, plain = settled(given), jax.device_put(given)
+    assert (found.dtype, found.flags.writeable) == (plain.dtype, False)
+    np.testing.assert_array_equal(found, plain)
+
+
+def test_who_can_write_to_an_array(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((4, 16)))
+    modes = {mode: np.load(tmp_path / "a.npy", mmap_mode=mode) for mode in ("r", "r+", "c")}
+    assert [mode for mode, a in modes.items() if is_closed(a)] == ["r"]
+    assert hf.data.read_only(modes["r+"]) is modes["r+"]
+    for whole, can in ((np.zeros(8), False), (np.frombuffer(bytes(8), np.uint8), True)):
+        view = whole[:4]
+        view.flags.writeable = False
+        assert is_closed(view) is can
+    assert not is_closed(np.frombuffer(bytearray(8), np.uint8))
+    with pytest.raises(ValueError, match="read-only"):
+        hf.data.read_only(np.zeros(4)).base[0] = 1
+
+
+def test_numbers_whose_sum_overflows_are_finite():
+    large = np.full((4, 2), 3e38, np.float32)
+    check_finite(hf.Examples(large, np.zeros(4)), "data")
+    large[2, 1] = np.inf
+    with pytest.raises(hf.HoldfastError, match="x contains infinity, first in row 2"):
+        check_finite(hf.Examples(large, np.zeros(4)), "data")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from jax import tree
 
+from holdfast.client_states.storage import Storage
 from holdfast.config import catalogue, schema, signatures
 from holdfast.config.file import ExperimentFile, KeyPath
 from holdfast.config.making import located, make
@@ -15,6 +16,7 @@ from holdfast.config.validation import Validation, apart
 from holdfast.data import Clients, Dataset, Examples, balance, collect
 from holdfast.data.held_out import matched_test
 from holdfast.data.partition.natural import natural
+from holdfast.data.read_only import read_only
 from holdfast.models import Model, augmented, class_weighted
 from holdfast.models.images import Change
 
@@ -42,7 +44,11 @@ def load_dataset(
     if table.get("only_examples"):
         order = np.random.default_rng(0).permutation(len(found.train.y))
         found = _keep(found, np.sort(order[: table["only_examples"]]))
-    return found
+    # What would be gathered for each cohort anyway need not be copied.
+    size = sum(getattr(a, "nbytes", 0) for a in tree.leaves(found.train))
+    if size > Storage().device_bytes:
+        return found
+    return dataclasses.replace(found, train=read_only(found.train))
 
 
 def _check_alike(file: ExperimentFile, at: KeyPath, found: Dataset, like: Dataset) -> None:

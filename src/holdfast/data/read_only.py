@@ -3,7 +3,6 @@
 import mmap
 from typing import Any
 
-import jax
 import numpy as np
 from jax import tree
 
@@ -83,10 +82,9 @@ def read_only(examples: Tree) -> Tree:
     """
 
     def one(given: Any) -> Any:
-        # JAX's own arrays never change, and those in files are read from there.
-        if isinstance(given, jax.Array) or _in_file(given):
-            return given
-        array = np.asarray(given)
-        return given if usable(array) or array.dtype.hasobject else copied(array, array.dtype)
+        # JAX's own arrays never change, and what is no array is refused where it is used.
+        numbers = isinstance(given, np.ndarray) and not given.dtype.hasobject
+        keep = not numbers or _in_file(given) or usable(given)
+        return given if keep else copied(given, given.dtype)
 
     return tree.map(one, examples)

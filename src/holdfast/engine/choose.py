@@ -61,9 +61,7 @@ def fits_on_a_device(clients: Clients, storage: Storage) -> bool:
     return nbytes(clients.examples) <= storage.device_bytes
 
 
-def choose_feed(
-    clients: Clients, storage: Storage, engine: Engine, cohort: np.ndarray
-) -> Feed:
+def choose_feed(clients: Clients, storage: Storage, engine: Engine, cohort: np.ndarray) -> Feed:
     """All examples on every device, unless there is no room or a cohort needs very few of them."""
     gathered = Gathered(clients)
     if not fits_on_a_device(clients, storage):

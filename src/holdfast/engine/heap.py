@@ -13,8 +13,8 @@ _COMPILED = "/jax/core/compile/backend_compile_duration"
 _LONG = 0.2
 
 
-def _give_back(event: str, seconds: float, **_: Any) -> None:
-    if event == _COMPILED and seconds > _LONG:
+def _give_back(event: str, duration_secs: float, **_: Any) -> None:
+    if event == _COMPILED and duration_secs > _LONG:
         ctypes.CDLL(None).malloc_trim(0)
 
 
