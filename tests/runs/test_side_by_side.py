@@ -157,6 +157,50 @@ def until(process, folder, begun):
     raise AssertionError(f"{begun} runs never began")
 
 
+FAILS = """\
+import dataclasses
+import os
+import time
+from pathlib import Path
+
+@dataclasses.dataclass(frozen=True)
+class Fails:
+    every: int = 1
+    keeps_last_models = False
+
+    def check(self, model, params, clients):
+        pass
+
+    def __call__(self, view):
+        if os.environ.get("NPROC") == "1":
+            Path("failed").touch()
+            raise ValueError("in workers alone")
+        while not Path("failed").exists():
+            time.sleep(0.02)
+        return {}
+"""
+
+
+def test_what_fails_in_a_worker_is_told_as_always(tmp_path):
+    """A method that diverges is counted, wherever it does; what a worker raises, the launcher tries again."""
+    fails = '[[evaluate.also]]\nname = "fails.py:Fails"\n'
+    diverges = '[[algorithm]]\nname = "fedavg"\nlocal = { learning_rate = 9e37 }\n'
+    file = FILE.replace("= 200", "= 3").replace("[checkpoint]", f"{fails}\n[checkpoint]")
+    (tmp_path / "experiment.toml").write_text(file + diverges)
+    (tmp_path / "fails.py").write_text(FAILS)
+    process = started("run", "experiment.toml", "--out", "run", "-j2", cwd=tmp_path)
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 1, said
+    assert said.count("failed: round 1: not one of 3 clients") == 2
+    assert "Traceback" not in said
+    found = sorted(p.parent.name for p in tmp_path.glob("run/methods/scaffold/*/complete.sha256"))
+    assert found == ["seed-0", "seed-1"]
+    assert len(list(tmp_path.glob("run/methods/fedavg/*/failed.json"))) == 2
+    assert (
+        "a worker raised ValueError('in workers alone')" in (tmp_path / "run/log.txt").read_text()
+    )
+
+
 def test_any_executor_runs_a_study_and_sinks_hear_every_round(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("experiment.toml").write_text(FILE.replace("rounds = 200", "rounds = 4"))
