@@ -57,6 +57,13 @@ class SharedStore:
         """The process that has each state; -1 for who has none, and for -1."""
         return np.where(ids < 0, -1, self._home[ids] - 1)
 
+    def homes_after(self, ids: np.ndarray) -> np.ndarray:
+        """For every client the process that has its state when a round of these is over; -1 for none."""
+        homes = self._home - 1
+        there = np.flatnonzero(ids >= 0)
+        homes[ids[there]] = there // (len(ids) // processes.count())
+        return homes
+
     def note(self, ids: np.ndarray, owner: np.ndarray) -> None:
         """These clients have states, at these processes."""
         known = self._home[ids]

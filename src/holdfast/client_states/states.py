@@ -97,6 +97,13 @@ class ClientStates:
         self._read = (places, states, part)  # what a write of the same cohort overwrites
         return states
 
+    def homes_after(self, places: np.ndarray, here: slice) -> np.ndarray | None:
+        """Of several processes, for every client the one with its state when this cohort is done."""
+        store = self.store
+        if not isinstance(store, SharedStore) or here == slice(0, len(places)):
+            return None
+        return store.homes_after(places) if store.state_bytes else None
+
     def read_ahead(self, places: np.ndarray, here: slice, busy: np.ndarray) -> None:
         """Of several processes, exchange states of the coming cohort while these clients are at work."""
         if isinstance(self.store, SharedStore) and here != slice(0, len(places)):

@@ -86,6 +86,42 @@ class SlotLayout:
             leaf[device, : len(order)] = leaves[sorted_]
         return slot.reshape(-1), leaf.reshape(-1)
 
+    def near_home(
+        self, slot: np.ndarray, leaf: np.ndarray, homes: np.ndarray, parts: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What `arrange` gave, on other devices: as many clients as can be in the part they come from.
+
+        Halves of the tree, and theirs, may change places: a sum has the same bits either way round.
+
+        Args:
+            slot: for every slot the position of its client.
+            leaf: for every slot its leaf.
+            homes: for every client the part it comes from; -1: from none.
+            parts: equal parts of the devices.
+        """
+        blocks = slot.reshape(parts, -1)
+        met = np.zeros((parts, parts), int)
+        for part, block in enumerate(blocks):
+            known = homes[block[block >= 0]]
+            met[part] = np.bincount(known[known >= 0], minlength=parts)
+        _, there = _best_turn(met, list(range(parts)), list(range(parts)))
+        each = self.leaves // parts
+        own = leaf.reshape(parts, -1) - each * np.arange(parts)[:, None]
+        moved, order = own + each * np.array(there)[:, None], np.argsort(there)
+        return blocks[order].reshape(-1), moved[order].reshape(-1).astype(leaf.dtype)
+
+
+def _best_turn(met: np.ndarray, blocks: list[int], parts: list[int]) -> tuple[int, list[int]]:
+    """How many meet, and the part for each of the blocks, with the halves this way round or the other."""
+    if len(blocks) == 1:
+        return int(met[blocks[0], parts[0]]), parts
+    half = len(blocks) // 2
+    ways = []
+    for first, second in ((parts[:half], parts[half:]), (parts[half:], parts[:half])):
+        one, two = _best_turn(met, blocks[:half], first), _best_turn(met, blocks[half:], second)
+        ways.append((one[0] + two[0], one[1] + two[1]))
+    return max(ways, key=lambda way: way[0])
+
 
 def _halve(group: np.ndarray, costs: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     """Two halves of nearly the same work: the longest first, each to the side that has less."""

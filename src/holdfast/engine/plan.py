@@ -58,12 +58,23 @@ class RoundPlanner:
     dtype: np.dtype
     tiny_steps: bool
     _known: tuple[int, RoundPlan] | None = None
+    _homes: tuple[int, np.ndarray] | None = None
 
     def __call__(self, t: int) -> RoundPlan:
         """The plan of round `t`, made now or ahead."""
         if self._known is None or self._known[0] != t:
             self._known = (t, self.plan(t, draw(self.cohort, self.batches, self.seed, t)))
         return self._known[1]
+
+    def ahead(self, t: int, homes: np.ndarray | None) -> RoundPlan:
+        """The plan of round `t` while another runs.
+
+        Of several processes, `homes` has for every client the one with its state, -1 for none. They agree
+        on it, and on what is planned by it, as long as nobody else gives it.
+        """
+        if homes is not None:
+            self._known, self._homes = None, (t, homes)
+        return self(t)
 
     def plan(self, t: int, ids: np.ndarray) -> RoundPlan:
         """Round `t` with these clients."""
@@ -76,8 +87,11 @@ class RoundPlanner:
         steady = getattr(self.cohort, "steady", False)
         layout = self.engine.layout(len(ids), steady, uniform, self.tiny_steps)
         position, leaf = layout.arrange(self.batches.steps[ids])
+        here = self.engine.here(len(position))
+        if self._homes is not None and self._homes[0] == t:
+            parts = len(position) // (here.stop - here.start)
+            position, leaf = layout.near_home(position, leaf, self._homes[1][ids], parts)
         clients = np.where(position < 0, -1, ids[position])
-        here = self.engine.here(len(clients))
         slots, examples = self.feed(self.batches, t, clients[here], self.engine.local_devices)
         slots = self._weighed(ids, position[here], slots)
         if self.selection is not None:

@@ -166,7 +166,8 @@ class Simulation:
             with compiling.watch():
                 result = self.setup.engine.round(t, inputs, plan.placement)
             # While it runs, the next round is planned.
-            coming = self.planner(t + 1)
+            homes = state.client_states.homes_after(plan.clients, plan.here)
+            coming = self.planner.ahead(t + 1, homes)
             state.client_states.read_ahead(coming.clients, coming.here, plan.ids)
             # Waits for the round to be over.
             accepted = np.asarray(result.accepted)
