@@ -19,7 +19,7 @@ demo: $(INSTALLED)
 	$(BIN)/holdfast run src/holdfast/config/templates/digits.toml
 
 test: $(TOOLS)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 oracles: $(TOOLS)
 	XLA_FLAGS= $(BIN)/python -m pytest -n 2 tests/claims/test_oracles.py tests/claims/test_oracles_server.py \

@@ -145,11 +145,12 @@ def test_images_are_mirrored_and_moved():
 
 def test_images_are_turned():
     x = np.random.default_rng(0).random((7, 7, 2)).astype(np.float32)
+    turn = jax.jit(turned)
     for quarters in range(4):
-        found = turned(jnp.asarray(x), jnp.float32(quarters * np.pi / 2))
+        found = turn(x, np.float32(quarters * np.pi / 2))
         np.testing.assert_allclose(found, np.rot90(x, quarters), atol=1e-4)
     # Between the pixels, as scipy does it.
-    found = turned(jnp.asarray(x), jnp.deg2rad(jnp.float32(30)))
+    found = turn(x, np.deg2rad(np.float32(30)))
     expected = ndimage.rotate(x, 30, reshape=False, order=1, prefilter=False)
     inside = ndimage.rotate(np.ones_like(x), 30, reshape=False, order=1, prefilter=False) > 0.999
     np.testing.assert_allclose(np.asarray(found)[inside], expected[inside], atol=1e-3)

@@ -183,11 +183,11 @@ def test_the_baseline_has_both_losses_on_clients(x64):
     plain, both = dual_encoder(6, 3), dual_encoder(6, 3, spreadout=0.2)
     examples = hf.Examples(np.array([[1, 2, 0], [3, 0, 0]]), np.array([3, 4]))
     params = jax.tree.map(lambda p: p.astype("f8"), plain.init(jax.random.key(0), examples))
-    apart = hf.models.spreadout(0.2)(params)
+    apart = np.asarray(jax.jit(hf.models.spreadout(0.2))(params))
     assert apart > 0
-    hinge = plain.loss(params, examples)
-    np.testing.assert_allclose(both.loss(params, examples), hinge + apart, rtol=1e-12)
-    found = both.measure(params, examples)
+    hinge = np.asarray(jax.jit(plain.loss)(params, examples))
+    np.testing.assert_allclose(jax.jit(both.loss)(params, examples), hinge + apart, rtol=1e-12)
+    found = jax.jit(both.measure)(params, examples)
     np.testing.assert_allclose(found["loss"], hinge + apart, rtol=1e-12)
     np.testing.assert_allclose(found["hinge_loss"], hinge, rtol=1e-12)
     # All rows are pushed, so a client cannot do with a few.
