@@ -1,6 +1,7 @@
 """Scaling curves of holdfast: one point in one process, so that peak memory is that of the point.
 
-python benchmarks/scaling.py population 100000 feddyn
+python benchmarks/scaling.py population 100000 feddyn 12
+python benchmarks/scaling.py ratio cohort parameters     # FedDyn / FedAvg, by processor time
 """
 
 import itertools
@@ -8,6 +9,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +49,8 @@ def _setting(curve: str, value: int) -> dict[str, Any]:
     return {"clients": 100, "each": 20, "features": 100, "cohort": 10, "hidden": [width, width]}
 
 
-def measure(curve: str, value: int, method: str, rounds: int) -> dict[str, Any]:
-    """Seconds a round, seconds to the end of round 1, and peak memory."""
-    began = time.perf_counter()
-    from holdfast.cli import use_machine
-
-    use_machine()
-    from peers.protocol import own_peak
-
+def _stream(curve: str, value: int, method: str) -> tuple[Iterator[Any], int]:
+    """Rounds of a point, and the bytes of its data."""
     import holdfast as hf
 
     setting = {"classes": 10} | _setting(curve, value)
@@ -71,6 +67,18 @@ def measure(curve: str, value: int, method: str, rounds: int) -> dict[str, Any]:
         hf.Local(learning_rate=0.01, epochs=1, batch_size=10),
         cohort=hf.cohorts.fixed(setting["cohort"]),
     )
+    return stream, int(x.nbytes + y.nbytes)
+
+
+def measure(curve: str, value: int, method: str, rounds: int) -> dict[str, Any]:
+    """Seconds a round, seconds to the end of round 1, and peak memory."""
+    began = time.perf_counter()
+    from holdfast.cli import use_machine
+
+    use_machine()
+    from peers.protocol import own_peak
+
+    stream, data = _stream(curve, value, method)
     ends = []
     for _ in itertools.islice(stream, rounds):
         ends.append(time.perf_counter())
@@ -82,7 +90,27 @@ def measure(curve: str, value: int, method: str, rounds: int) -> dict[str, Any]:
         "seconds": statistics.median(seconds),
         "cold": ends[0] - began,
         "memory": own_peak(),
-        "data": int(x.nbytes + y.nbytes),
+        "data": data,
+    }
+
+
+def ratio(curve: str, value: int, rounds: int = 12) -> dict[str, float]:
+    """FedDyn's processor time of a round over FedAvg's, taken in turns: what else runs adds little to it."""
+    from holdfast.cli import use_machine
+
+    use_machine()
+    streams = {method: _stream(curve, value, method)[0] for method in METHODS}
+    spent: dict[str, list[float]] = {method: [] for method in METHODS}
+    for turn in range(rounds + 2):
+        for method, stream in streams.items():
+            began = time.process_time()
+            next(stream)
+            if turn >= 2:
+                spent[method].append(time.process_time() - began)
+    few, many = (spent[method] for method in METHODS)
+    return {
+        "shortest": min(many) / min(few),
+        "median": statistics.median(many) / statistics.median(few),
     }
 
 
@@ -115,5 +143,12 @@ def draw(points: list[dict[str, Any]], folder: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    curve, value, method, rounds = sys.argv[1:]
-    print(json.dumps(measure(curve, int(value), method, int(rounds))))
+    if sys.argv[1] == "ratio":
+        for curve in sys.argv[2:] or CURVES:
+            for value in CURVES[curve]:
+                found = ratio(curve, value, rounds=6 if value == 10**7 else 20)
+                text = ", ".join(f"{name} {number:.2f}" for name, number in found.items())
+                print(f"{curve} {value:,}: FedDyn / FedAvg {text}", flush=True)
+    else:
+        curve, value, method, rounds = sys.argv[1:]
+        print(json.dumps(measure(curve, int(value), method, int(rounds))))

@@ -86,14 +86,15 @@ def norm(u: Tree) -> jax.Array:
 
 def finite(u: Tree) -> jax.Array:
     """Whether every number in the tree is finite; an array that is there twice is looked at once."""
-    alike: dict[tuple[int, ...], list[jax.Array]] = {}
+    alike: dict[Any, list[jax.Array]] = {}
     for p in {id(p): p for p in tree.leaves(u)}.values():
-        alike.setdefault(np.shape(p), []).append(jnp.isfinite(p))
-    # The least of whole numbers, and one for all arrays of a shape: of that XLA makes one kernel, where
+        if jnp.issubdtype(p.dtype, jnp.inexact):
+            # 0 where it is finite, else nan.
+            alike.setdefault((p.shape, p.dtype), []).append(p * 0)
+    # A sum of numbers, and one for all arrays of a shape: of that XLA makes one kernel and one pass, where
     # `all` is three for every array, and what a start waits for is kernels.
-    each = [functools.reduce(jnp.logical_and, same) for same in alike.values()]
-    least = [jnp.min(one.astype(jnp.int32), initial=1) for one in each]
-    return functools.reduce(jnp.minimum, least, jnp.int32(1)) == 1
+    checks = [jnp.sum(functools.reduce(jnp.add, same)) == 0 for same in alike.values()]
+    return functools.reduce(jnp.logical_and, checks, jnp.bool_(True))
 
 
 def select(condition: jax.Array, u: Tree, v: Tree) -> Tree:

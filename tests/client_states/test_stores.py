@@ -1,6 +1,7 @@
 """Rows in memory, on the device and on disk: the same rows, whatever happens to the process."""
 
 import gc
+import itertools
 import mmap
 import os
 import shutil
@@ -22,6 +23,7 @@ from holdfast.client_states.disk import DiskStore
 from holdfast.client_states.memory import MemoryStore
 from holdfast.client_states.states import ClientStates
 from holdfast.core.round import ClientState
+from holdfast.engine import stacks
 from tests.problems import same_bits, tiny_clients
 
 FIRST = ClientState({"a": np.zeros(3, np.float32), "b": np.ones((40, 30), np.float32)}, ())
@@ -49,9 +51,11 @@ def row(stacked, k):
     return jax.tree.map(lambda a: np.asarray(a)[k], stacked)
 
 
-@pytest.mark.parametrize("name", PLACES)
-def test_every_version_keeps_its_rows_wherever_they_are(name):
-    storage, ends_in = PLACES[name]
+@pytest.mark.parametrize("name", [*PLACES, "memory, large"])
+def test_every_version_keeps_its_rows_wherever_they_are(name, monkeypatch):
+    if name == "memory, large":  # each in memory of its own, which versions hand on
+        monkeypatch.setattr(memory, "_LARGE", 0)
+    storage, ends_in = PLACES.get(name, PLACES["memory"])
     rng = np.random.default_rng(1)
     rows, known, versions = ClientStates(FIRST, 50, storage), {}, []
     for _ in range(12):
@@ -106,6 +110,32 @@ def test_rows_that_went_to_another_process_are_forgotten_but_in_saves(kind, tmp_
         found = store.read(np.arange(20))
         assert store.ids().tolist() == sorted(then)
         assert all(same_bits(row(found, i), then.get(i, FIRST)) for i in range(20))
+
+
+def test_large_states_are_not_copied_to_be_kept(monkeypatch):
+    """Memory of a version that nobody holds is written to again, and no other is asked for."""
+    monkeypatch.setattr(memory, "_LARGE", 0)
+    rng, everyone = np.random.default_rng(0), np.arange(3)
+    rows, seen = ClientStates(FIRST, 3), set()
+    for _ in range(6):
+        new = random_rows(rng, 3)
+        rows = rows.write(everyone, new, np.ones(3, bool))
+        assert all(same_bits(rows.look(i), row(new, i)) for i in range(3))
+        seen |= {rows.look(i).rule["b"].ctypes.data for i in range(3)}
+    assert len(seen) == 6
+
+
+def test_states_renewed_in_place_have_the_same_bits(monkeypatch):
+    """Also of versions that are kept, of cohorts with empty slots, and gone on from."""
+    cohort = hf.cohorts.bernoulli(0.6)
+    plain = list(itertools.islice(hf.rounds(**SETTINGS | {"cohort": cohort}), 5))
+    monkeypatch.setattr(stacks, "_LARGE", 0)
+    monkeypatch.setattr(memory, "_LARGE", 0)
+    found = list(itertools.islice(hf.rounds(**SETTINGS | {"cohort": cohort}), 5))
+    for a, b in zip(plain, found, strict=True):
+        assert same_bits((a.params, dict(a.rows.touched)), (b.params, dict(b.rows.touched)))
+    again = next(hf.rounds(**SETTINGS | {"cohort": cohort}, start=found[2]))
+    assert same_bits(dict(again.rows.touched), dict(plain[3].rows.touched))
 
 
 def test_who_never_took_part_costs_nothing():
@@ -274,8 +304,8 @@ def test_states_that_moved_to_disk_leave_no_memory_behind(monkeypatch, tmp_path)
     blocks = []
     made = memory._mapped
 
-    def noted(shape, dtype):
-        block = made(shape, dtype)
+    def noted(*args):
+        block = made(*args)
         assert isinstance(block.base.base.obj, mmap.mmap)
         blocks.append(weakref.ref(block.base.base.obj))
         return block

@@ -15,6 +15,10 @@ from holdfast.testing import _everything
 from tests.claims.test_conformance import ALGORITHMS
 from tests.problems import tiny_clients
 
+from holdfast.client_states import memory
+from holdfast.engine import stacks
+
+LARGE = {}
 LARGER = (
     "fedavg", "fedpvr", "feddc", "fedadam", "fedyogi", "an optax optimiser", "population_transfer"
 )
@@ -27,14 +31,15 @@ for name, algorithm in ALGORITHMS.items():
         continue
     states = []
     ways = [(1, {}), (2, {})]
-    if name == "feddc":  # gathered examples; rows on one of two devices
-        ways += [(2, {"storage": hf.Storage(device=d)}) for d in (0, "1 MB")]
+    if name == "feddc":  # gathered examples; rows on one of two devices; renewed in place
+        ways += [(2, {"storage": hf.Storage(device=d)}) for d in (0, "1 MB")] + [(2, LARGE)]
     needs = hf.Need.SERVER_DATA in algorithm.rule.traits.needs
     # Adam's products are rounded by what they are fused with: the more leaves, the sooner it shows.
     model = hf.models.mlp([4], classes=3) if name in LARGER else hf.models.softmax_regression(3)
     # With an empty slot on one of two devices, two divisions were taken together.
     cohort = hf.cohorts.fixed(3) if name == "population_transfer" else None
     for devices, more in ways:
+        stacks._LARGE = memory._LARGE = 0 if more is LARGE else 1 << 20
         run = hf.simulate(
             algorithm, model, clients, local, rounds=3, engine=hf.Engine(devices=devices), seed=1,
             server=server if needs else None, cohort=cohort, **more,

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jax import tree
 
+from holdfast.client_states.memory import Kept, MemoryStore
 from holdfast.client_states.shared import SharedStore
 from holdfast.client_states.storage import Storage
 from holdfast.client_states.store import Store
@@ -20,8 +21,8 @@ class _Before(NamedTuple):
 
     ids: np.ndarray
     had: np.ndarray  # whether they had a state of their own
-    states: Any
-    positions: np.ndarray  # of theirs among those states
+    states: Any  # along a leading axis, or `Kept`
+    positions: np.ndarray  # of theirs among those states, if they had one
     here: slice | None  # the part of those states that this process has; None: all of them
     next: "ClientStates"
 
@@ -114,13 +115,24 @@ class ClientStates:
         states = self.store.read(ids)
         for before in reversed(self._overwritten()):
             place = _places(before.ids, ids)
-            here = place >= 0
-            if here.any():
-                states = _overlaid(states, here, self._kept(before, before.positions[place[here]]))
+            had = (place >= 0) & before.had[place]
+            if had.any():
+                states = _overlaid(states, had, self._kept(before, before.positions[place[had]]))
+            new = (place >= 0) & ~before.had[place]
+            if new.any():
+                states = _overlaid(states, new, self.first)
         return states
+
+    def look(self, client: int) -> ClientState:
+        """The state of one client, to be used before the next write and not to be changed."""
+        if self._before is None and isinstance(self.store, MemoryStore):
+            return self.store.look(client)
+        return self[client]
 
     def _kept(self, before: _Before, positions: np.ndarray) -> Any:
         """What was overwritten at these positions."""
+        if isinstance(before.states, Kept):
+            return before.states.read(positions)
         if before.here is None:
             return tree.map(lambda a: np.asarray(a)[positions], before.states)
         assert isinstance(self.store, SharedStore)
@@ -148,11 +160,17 @@ class ClientStates:
         ids = places[positions]
         had = self.store.has(ids)
         known = self._read
-        same = known is not None and np.array_equal(known[0], places)
-        old, here = known[1:] if known is not None and same else (self.store.read(places), None)
+        where, here = np.cumsum(had) - 1, None
+        kept = self.store.keep(ids[had]) if isinstance(self.store, MemoryStore) else None
+        if kept is not None:
+            old: Any = kept
+        elif known is not None and np.array_equal(known[0], places):
+            (_, old, here), where = known, positions
+        else:
+            old = self.store.read(ids[had])
         self.store.write(ids, stacked, positions)
         new = ClientStates(self.first, self.clients, self.storage, self.store)
-        self._before = _Before(ids, had, old, positions, here, new)
+        self._before = _Before(ids, had, old, where, here, new)
         self._read = None
         return new._with_room()
 

@@ -89,9 +89,9 @@ class Slot(NamedTuple):
     pages: Array  # (pages, batch) all of the client's rows, for gradients over all its data
     page_count: Array
     # Of its delta, of what is heard of it and of its head, in their means; None is 1 and costs no
-    # product. The last two are 1 on average over all clients.
+    # product. The last two are 1 on average over all clients. () is the weight of its delta.
     delta_weight: Array | None = None
-    heard_weight: Array | None = None
+    heard_weight: Array | tuple[()] | None = None
     head_weight: Array | None = None
     # For federated select, the table rows this client uses.
     table_rows: tuple[Array, ...] | None = None
@@ -168,13 +168,38 @@ class RoundResult(NamedTuple):
     accepted: jax.Array  # one bool per slot: took part and replied with finite numbers
 
 
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Received:
+    """Instead of a sum of what is heard: it is that of this leaf of what is received."""
+
+    leaf: int
+
+
+def is_received(part: Any) -> bool:
+    """Whether a part of what is heard is no sum of its own."""
+    return isinstance(part, Received)
+
+
 class Aggregate(NamedTuple):
     """What the server has heard so far in a round: sums, to be divided when it closes."""
 
     received: Tree  # weighted as the algorithm weights deltas
-    heard: Tree  # by what clients count in the objective, or as heads
+    heard: (
+        Tree  # by what clients count in the objective, or as heads; `Received` where it is the same
+    )
     weight: jax.Array
     heads: jax.Array
+
+
+def heard_sums(heard_all: Aggregate) -> Tree:
+    """The sums of what was heard, also those that are of what was received."""
+    received = tree.leaves(heard_all.received)
+    return tree.map(
+        lambda part: received[part.leaf] if is_received(part) else part,
+        heard_all.heard,
+        is_leaf=is_received,
+    )
 
 
 def server_view(inputs: RoundInputs) -> ServerView:
@@ -373,17 +398,47 @@ def _answer(
     return Reply(coded, heard, new, at.path, finite((payload, coded, heard, new)))
 
 
+def _pretended_reply(
+    algorithm: Algorithm, x: Tree, msg: Tree, state: ClientState, delta: Tree
+) -> Reply:
+    dtype = float_type(x)
+    mine = hyper.of_client(algorithm, 0, dtype)
+    one = jnp.ones((), dtype)
+    at = ClientView(x, addressed(msg, None), state.rule, zeros, one, one, x)
+    return _answer(mine, delta, at, state, jax.random.key(0))
+
+
 def reply_shapes(algorithm: Algorithm, x: Tree, msg: Tree, state: ClientState) -> Reply:
     """Shapes and types of a reply, without data or local steps."""
+    return jax.eval_shape(functools.partial(_pretended_reply, algorithm), x, msg, state, x)
 
-    def pretend(x: Tree, msg: Tree, state: ClientState) -> Reply:
-        dtype = float_type(x)
-        mine = hyper.of_client(algorithm, 0, dtype)
-        one = jnp.ones((), dtype)
-        at = ClientView(x, addressed(msg, None), state.rule, zeros, one, one, x)
-        return _answer(mine, zeros(x), at, state, jax.random.key(0))
 
-    return jax.eval_shape(pretend, x, msg, state)
+def _heard_apart(algorithm: Algorithm, x: Tree, msg: Tree, state: ClientState, slots: Slot) -> Tree:
+    """Shapes of what is heard, `Received` where its sum is one that the server has anyway.
+
+    It is where a number that is heard is one that was received, by the traced program, and counts as much.
+    """
+    same = isinstance(slots.heard_weight, tuple) or slots.heard_weight is slots.delta_weight is None
+    all_alike = slots.head_weight is slots.delta_weight is None
+
+    def pretend(x: Tree, msg: Tree, state: ClientState, delta: Tree, weights: list[Any]) -> Any:
+        reply = _pretended_reply(algorithm, x, msg, state, delta)
+        weight, other, head = weights
+        mine = hyper.of_client(algorithm, 0, float_type(x))
+        objective, vote = weight if same else other, weight if all_alike else head
+        each = mine.rule.heard_weights(reply.heard, objective, vote)
+        return mine.wire.receive(reply.coded), reply.heard, each, weight
+
+    numbers = [jnp.zeros((), float_type(x))] * 3
+    program, shapes = jax.make_jaxpr(pretend, return_shape=True)(x, msg, state, x, numbers)
+    received, heard, each, weight = tree.unflatten(tree.structure(shapes), program.jaxpr.outvars)
+    place = {id(variable): k for k, variable in reversed(list(enumerate(tree.leaves(received))))}
+
+    def one(variable: Any, own_weight: Any, shape: Any) -> Any:
+        there = id(variable) in place and own_weight is weight
+        return Received(place[id(variable)]) if there else shape
+
+    return tree.map(one, heard, each, shapes[1])
 
 
 class Template(NamedTuple):
@@ -451,9 +506,17 @@ class Opened(NamedTuple):
 
 
 def open_round(
-    algorithm: Algorithm, at: ServerView, wire_state: Tree, client: ClientState, key: jax.Array
+    algorithm: Algorithm,
+    at: ServerView,
+    wire_state: Tree,
+    client: ClientState,
+    key: jax.Array,
+    slots: Slot | None = None,
 ) -> Opened:
-    """Server: begin a round. `client` is any client's state, for its shapes."""
+    """Server: begin a round. `client` is any client's state, for its shapes.
+
+    Given the slots, whose replies are those of `client_round`, equal sums are kept once.
+    """
     msg, rule_state = algorithm.rule.send(at)
     wire_key = jax.random.fold_in(key, Purpose.DOWNLINK)
     (x, msg), wire_state = algorithm.wire.send((at.x, msg), wire_state, wire_key)
@@ -461,7 +524,8 @@ def open_round(
     mine = hyper.of_client(algorithm, 0, float_type(x))
     received = jax.eval_shape(mine.wire.receive, shapes.coded)
     zero = jnp.zeros((), float_type(x))
-    empty = Aggregate(_zeros_of(received), _zeros_of(shapes.heard), zero, zero)
+    heard = shapes.heard if slots is None else _heard_apart(algorithm, x, msg, client, slots)
+    empty = Aggregate(_zeros_of(received), _zeros_of(heard), zero, zero)
     return Opened(x, msg, ServerState(rule_state, wire_state), empty)
 
 
@@ -473,14 +537,19 @@ def accept(
     head = accepted.astype(so_far.heads.dtype)
     weight = head if slot.delta_weight is None else head * slot.delta_weight
     objective, vote = (
-        head if w is None else head * w for w in (slot.heard_weight, slot.head_weight)
+        head if w is None else weight if isinstance(w, tuple) else head * w
+        for w in (slot.heard_weight, slot.head_weight)
     )
     # The select keeps a non-finite reply out of the sum: 0 x nan would still be nan.
     received = mine.wire.receive(reply.coded)
     received = axpy(weight, select(accepted, received, zeros(so_far.received)), so_far.received)
-    heard = select(accepted, reply.heard, zeros(so_far.heard))
+    heard = select(accepted, reply.heard, zeros(reply.heard))
     each = mine.rule.heard_weights(heard, objective, vote)
-    heard = tree.map(lambda w, u, v: (w * u + v).astype(v.dtype), each, heard, so_far.heard)
+
+    def one_more(so_far: Any, w: Any, u: Any) -> Any:
+        return so_far if isinstance(so_far, Received) else (w * u + so_far).astype(so_far.dtype)
+
+    heard = tree.map(one_more, so_far.heard, each, heard, is_leaf=is_received)
     more = Aggregate(received, heard, so_far.weight + weight, so_far.heads + head)
     return more, select(accepted, reply.state, state), accepted
 
@@ -499,7 +568,7 @@ def close_round(
     received = mean(heard_all.received, heard_all.weight)
     (delta, upload), wire_state = algorithm.wire.decode(received, wire_state, share)
     each_heard = algorithm.wire.hears_each
-    heard = mean(heard_all.heard, heard_all.heads) if each_heard else upload
+    heard = mean(heard_sums(heard_all), heard_all.heads) if each_heard else upload
     at = at._replace(share=share, heads=heard_all.heads)
     delta, rule_state = algorithm.rule.step(delta, heard, at)
     return add(at.x, delta), ServerState(rule_state, wire_state)
@@ -557,7 +626,9 @@ def federated_round(inputs: RoundInputs, visit: VisitCohort = one_by_one) -> Rou
     slots = in_type(inputs.slots, float_type(inputs.x))
     at = server_view(inputs)
     client = tree.map(lambda a: a[0], inputs.client_states)
-    opened = open_round(algorithm, at, server.wire, client, inputs.key)
+    # With select, what is heard of rows that were not sent is not what was received of them.
+    alike = slots if inputs.client_round is None else None
+    opened = open_round(algorithm, at, server.wire, client, inputs.key, alike)
     shared = Shared(
         inputs.model,
         algorithm,

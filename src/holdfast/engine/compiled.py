@@ -63,7 +63,8 @@ def _spread(
             one = functools.partial(
                 _into_leaf, lambda so_far, client: exchange(so_far, client[0], client[1], shared)
             )
-            sums, out = lax.scan(one, sums, at_work)
+            scan = _scan_in_place if execution.in_place else lax.scan
+            sums, out = scan(one, sums, at_work)
         else:
             chunks = tree.map(lambda a: a.reshape(-1, execution.width, *a.shape[1:]), at_work)
             together = functools.partial(_together, exchange, execution.uniform, shared)
@@ -107,6 +108,24 @@ def _add_apart(half: Aggregate, other: Aggregate) -> Aggregate:
         0, once, lambda _, halves: (tree.map(jnp.add, *halves), halves[1]), (half, other)
     )[0]
     return total
+
+
+def _scan_in_place(
+    visit: Callable[..., Any], sums: Tree, at_work: tuple[Cohort, jax.Array]
+) -> Visited:
+    """`lax.scan` over clients, whose new states are written where the old ones were."""
+    (states, slots), leaf = at_work
+
+    def one(carry: tuple[Tree, Tree], here: tuple[Any, ...]) -> Any:
+        sums, states = carry
+        k, slot, leaf = here
+        mine = tree.map(lambda a: lax.dynamic_index_in_dim(a, k, keepdims=False), states)
+        sums, (mine, accepted) = visit(sums, ((mine, slot), leaf))
+        states = tree.map(lambda a, b: lax.dynamic_update_index_in_dim(a, b, k, 0), states, mine)
+        return (sums, states), accepted
+
+    (sums, states), accepted = lax.scan(one, (sums, states), (jnp.arange(len(leaf)), slots, leaf))
+    return sums, (states, accepted)
 
 
 def _into_leaf(
@@ -166,12 +185,23 @@ def _spread_round(
 
 
 _compiled_round = jax.jit(_spread_round, static_argnames=("mesh", "execution"))
+
+
+@functools.partial(jax.jit, static_argnames=("mesh", "execution"), donate_argnames="states")
+def _compiled_in_place(
+    mesh: Mesh, execution: Execution, leaf: jax.Array, states: ClientState, inputs: RoundInputs
+) -> RoundResult:
+    inputs = dataclasses.replace(inputs, client_states=states)
+    return _spread_round(mesh, execution, leaf, inputs)
+
+
 _compiled_preparation = jax.jit(prepare_cohort)
 
 
 def compiled_programs() -> int:
     """How many rounds have been compiled in this process, in any shapes and on any devices."""
-    return int(_compiled_round._cache_size())  # type: ignore[attr-defined]
+    programs: Any = (_compiled_round, _compiled_in_place)
+    return sum(int(program._cache_size()) for program in programs)
 
 
 def _compiled_preparations() -> int:
@@ -253,6 +283,11 @@ class CompiledEngine:
         each = slots // processes.count()
         return slice(processes.rank() * each, (processes.rank() + 1) * each)
 
+    @property
+    def split(self) -> NamedSharding:
+        """How arrays lie of which every device has a part."""
+        return NamedSharding(self.mesh, PartitionSpec(_AXIS))
+
     def everywhere(self, arrays: Tree) -> Tree:
         """Arrays that every device has."""
         if self.mesh.size == 1:
@@ -269,11 +304,10 @@ class CompiledEngine:
 
     def _apart(self, arrays: Tree) -> Tree:
         """Arrays of which every device has a part; given is this process's."""
-        split = NamedSharding(self.mesh, PartitionSpec(_AXIS))
         if processes.count() == 1:
-            return jax.device_put(arrays, split)
+            return jax.device_put(arrays, self.split)
         return tree.map(
-            lambda a: jax.make_array_from_process_local_data(split, np.asarray(a)), arrays
+            lambda a: jax.make_array_from_process_local_data(self.split, np.asarray(a)), arrays
         )
 
     def prepare(self, t: int, inputs: Preparation) -> Tree:
@@ -285,7 +319,7 @@ class CompiledEngine:
         leaf, execution = placement
         give_back_after_compiling()
         if self.mesh.size == 1:
-            return _compiled_round(self.mesh, execution, leaf, inputs)
+            return self._run(execution, leaf, inputs)
         states, slots, leaf = self._apart((inputs.client_states, inputs.slots, leaf))
         x, server = self.everywhere((inputs.x, inputs.server))
         apart = execution.examples_apart
@@ -293,10 +327,18 @@ class CompiledEngine:
         inputs = dataclasses.replace(
             inputs, x=x, server=server, client_states=states, slots=slots, examples=examples
         )
-        result = _compiled_round(self.mesh, execution, leaf, inputs)
+        result = self._run(execution, leaf, inputs)
         # One copy of what all devices have: evaluating it on each would be the same work twice.
         x, server = tree.map(lambda a: a.addressable_data(0), (result.x, result.server))
         return result._replace(x=x, server=server)
+
+    def _run(self, execution: Execution, leaf: Any, inputs: RoundInputs) -> RoundResult:
+        if not execution.in_place:
+            return _compiled_round(self.mesh, execution, leaf, inputs)
+        # Apart from the other inputs, since only they are used up.
+        states, nothing = inputs.client_states, ClientState((), ())
+        rest = dataclasses.replace(inputs, client_states=nothing)
+        return _compiled_in_place(self.mesh, execution, leaf, states, rest)
 
     def layout(self, clients: int, steady: bool, uniform: bool, tiny: bool) -> SlotLayout:
         """Slots of the program: powers of two where cohorts vary, so that few are compiled.

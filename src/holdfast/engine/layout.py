@@ -22,11 +22,13 @@ class Execution:
         width: clients that a device works on at a time.
         uniform: all of them take as many steps.
         examples_apart: every device has examples of its own.
+        in_place: new client states take the place of the old ones, whose arrays are used up.
     """
 
     width: int = 1
     uniform: bool = False
     examples_apart: bool = False
+    in_place: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

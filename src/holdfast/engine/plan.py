@@ -57,6 +57,7 @@ class RoundPlanner:
     seed: int
     dtype: np.dtype
     tiny_steps: bool
+    in_place: bool
     _known: tuple[int, RoundPlan] | None = None
     _homes: tuple[int, np.ndarray] | None = None
 
@@ -96,7 +97,8 @@ class RoundPlanner:
         slots = self._weighed(ids, position[here], slots)
         if self.selection is not None:
             slots = slots._replace(table_rows=self.selection.rows(clients[here]))
-        execution = Execution(layout.width, uniform, self.feed.apart)
+        in_place = self.in_place and layout.width == 1
+        execution = Execution(layout.width, uniform, self.feed.apart, in_place)
         return RoundPlan(ids, clients, here, Placement(leaf[here], execution), slots, examples)
 
     def _weighed(self, ids: np.ndarray, position: np.ndarray, slots: Slot) -> Slot:
@@ -109,6 +111,6 @@ class RoundPlanner:
 
         return slots._replace(
             delta_weight=None if alike else of_slots(delta),
-            heard_weight=None if heard is None else of_slots(heard),
+            heard_weight=None if heard is None else () if heard is delta else of_slots(heard),
             head_weight=None if head is None else of_slots(head),
         )

@@ -31,7 +31,7 @@ class Engine(Protocol):
     - A reply with a number that is not finite is not accepted, and its client state stays.
     - `client_states` and `accepted` come back in the order of the slots; `x` and `server` on one device.
     - Nothing given is changed or kept: inputs are values, and the next round may be planned while this
-      one runs.
+      one runs. Only where `placement` says that states are renewed in place may theirs be used up.
 
     Calling it makes the default engine: `hf.Engine(devices=2)` is an `hf.CompiledEngine`.
     """

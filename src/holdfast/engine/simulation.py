@@ -25,6 +25,7 @@ from holdfast.engine.plan import RoundPlan, RoundPlanner, draw
 from holdfast.engine.prepare import Preparer
 from holdfast.engine.server import ServerPlanner
 from holdfast.engine.setup import checked
+from holdfast.engine.stacks import Stacks, in_place
 from holdfast.engine.stopping import kept_best, noted
 from holdfast.engine.traffic import Traffic
 from holdfast.errors import HoldfastError, RoundFailedError
@@ -63,7 +64,9 @@ class Simulation:
             experiment.seed,
             np.dtype(float_type(setup.params)),
             choose.has_tiny_steps(setup.params, setup.batches),
+            in_place(setup.engine, setup.algorithm.rule, setup.template.client),
         )
+        self._stacks = Stacks(setup.engine) if self.planner.in_place else None
         self.preparer = Preparer(setup, self.feed)
         self._adapting: tuple[Adapt, BatchPlanner] | None = None
         self.server = None
@@ -122,7 +125,10 @@ class Simulation:
     def inputs(self, state: RunState, plan: RoundPlan, now: Algorithm | None = None) -> RoundInputs:
         """What the next round is a function of; `now` is the algorithm with that round's numbers."""
         setup, t = self.setup, state.round
-        states = state.client_states.stack(plan.clients, plan.here)
+        if self._stacks is not None and plan.placement.execution.in_place:
+            states = self._stacks.filled(state.client_states, plan.clients)
+        else:
+            states = state.client_states.stack(plan.clients, plan.here)
         here = plan.clients[plan.here]
         selection, server = setup.selection, self.server
         return RoundInputs(
@@ -178,6 +184,8 @@ class Simulation:
                     f"smaller learning_rate, a clip in Local, or engine=hf.DebugEngine() to see where."
                 )
             kept = state.client_states.write(plan.clients, result.client_states, accepted)
+            if self._stacks is not None and plan.placement.execution.in_place:
+                self._stacks.hand_back(result.client_states)
             state = dataclasses.replace(
                 state, params=result.x, server=result.server, client_states=kept
             )

@@ -19,7 +19,7 @@ def of_clients(weighting: Weighting, planner: BatchPlanner) -> np.ndarray:
 
 
 class Weights(NamedTuple):
-    """What clients count in three means; None where all count 1."""
+    """What clients count in three means; None where all count 1. `heard` may be `delta` itself."""
 
     delta: np.ndarray
     heard: np.ndarray | None  # in the objective, 1 on average over all clients
@@ -36,10 +36,10 @@ def of_cohort(
     everyone = of_clients(weighting, planner)
     own, populations = everyone[ids], planner.clients.populations
     if populations is None:
-        heard = None
-        if weighting != "uniform":
-            heard = (own / _mean(weighting, planner)).astype(dtype)
-        return Weights(own.astype(dtype), heard, None)
+        delta = own.astype(dtype)
+        if weighting == "processed":
+            return Weights(delta, (own / planner.mean_processed).astype(dtype), None)
+        return Weights(delta, delta if weighting == "examples" else None, None)
     # In the order of the clients, not of the slots: a sum's bits should not tell how many devices.
     order = np.argsort(ids)
     votes = np.empty(len(ids))
@@ -49,10 +49,6 @@ def of_cohort(
         for kind in (weighting, "uniform")
     )
     return Weights(own.astype(dtype) * votes.astype(dtype), heard, head)
-
-
-def _mean(weighting: Weighting, planner: BatchPlanner) -> float:
-    return planner.mean_processed if weighting == "processed" else 1.0
 
 
 def _votes(populations: Populations, ids: np.ndarray, weight: np.ndarray) -> np.ndarray:
