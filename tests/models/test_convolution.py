@@ -1,11 +1,13 @@
 """Convolution by patches and pooling against XLA's own."""
 
+import dataclasses
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import lax
+from jax import lax, tree
 
 import holdfast as hf
 from holdfast.models import convolution, convolve, convolve_patches, max_pool
@@ -63,28 +65,75 @@ def test_value_and_gradient_are_those_of_xla_in_float64(x64):
     assert_equal_to_rounding(np.float64, 1e-11)
 
 
-@pytest.mark.parametrize("examples", [6, 7])
-def test_blocks_of_images_give_the_same(x64, monkeypatch, examples):
-    # Two images of patches at a time; seven images cannot be cut in blocks of one or two worth it.
-    patches = 4 * 4 * 3 * 3 * 2 * 8
-    monkeypatch.setattr(convolution, "_BYTES", 5 * patches)
-    x, kernel = random(0, examples, 6, 6, 2, dtype=float), random(1, 3, 3, 2, 4, dtype=float)
-    assert convolution._block(x, kernel, (1, 1)) == {6: 3, 7: 7}[examples]
+@pytest.mark.parametrize(
+    ("examples", "window", "padding", "channels", "pooled"),
+    [
+        (6, 3, "VALID", (2, 4), False),
+        # Blocks of three: the last overlaps the one before.
+        (7, 3, "VALID", (2, 4), True),
+        (7, 3, "SAME", (8, 9), True),
+        (6, 5, "VALID", (9, 8), False),
+        (7, 5, ((2, 1), (0, 3)), (8, 8), True),
+    ],
+)
+def test_blocks_of_images_give_the_same(
+    x64, monkeypatch, examples, window, padding, channels, pooled
+):
+    x = random(0, examples, 8, 9, channels[0], dtype=float)
+    kernel = random(1, window, window, *channels, dtype=float)
+    how = convolution._chosen(x, kernel, (1, 1), padding, {"dimension_numbers": LAYOUT})
+    few = min(channels) < convolution._CHANNELS
+    assert isinstance(how.way, convolution.Patches if few else convolution.Winograd)
+    each = how.way.bytes_each(how.padded(x), kernel)
+    monkeypatch.setattr(convolution, "_BYTES", 3 * each)
+    assert how.block(x, kernel) == 3
+
+    def run(by, x, kernel):
+        def convolved(x, kernel):
+            if by == "ours":
+                return convolution._convolved(x, kernel, dataclasses.replace(how, pooled=pooled))
+            y = convolution_by(by)(x, kernel, (1, 1), padding, dimension_numbers=LAYOUT)
+            return max_pool(y) if pooled else y
+
+        def slopes(x, kernel):
+            return jax.grad(lambda *given: jnp.sum(jnp.sin(convolved(*given))), (0, 1))(x, kernel)
+
+        # Forwards over backwards too: curvature is found so.
+        return *value_and_slopes(convolved, x, kernel), jax.jvp(slopes, (x, kernel), (x, kernel))[1]
+
+    both = jax.jit(lambda x, kernel: [run(by, x, kernel) for by in ("ours", "xla")])
+    side_by_side = jax.jit(jax.vmap(both))
+    for found, expected in (both(x, kernel), side_by_side(x[None], kernel[None])):
+        for a, b in zip(tree.leaves(found), tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10 * np.abs(b).max())
+
+
+def test_fewer_multiplications_round_no_worse():
+    x, kernel = random(0, 2, 8, 8, 64), random(1, 5, 5, 64, 8)
 
     @jax.jit
-    def both(x, kernel):
-        def run(by):
-            def convolved(x, kernel):
-                return convolution_by(by)(x, kernel, (1, 1), "VALID", dimension_numbers=LAYOUT)
+    def results(x, kernel):
+        given = (x, kernel, (1, 1), "VALID")
+        return [by(*given, dimension_numbers=LAYOUT) for by in (convolve, convolve_patches)]
 
-            return value_and_slopes(convolved, x, kernel)
+    ours, plain = results(x, kernel)
+    with jax.enable_x64(True):
+        exact = np.asarray(results(np.asarray(x, float), np.asarray(kernel, float))[1])
+    error = [np.sqrt(np.mean((np.asarray(y, float) - exact) ** 2)) for y in (ours, plain)]
+    assert 0 < error[0] < 1.2 * error[1]
 
-        return run("patches"), run("xla")
 
-    for found, expected in zip(*both(x, kernel), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
-    for found, expected in zip(*jax.vmap(both)(x[None], kernel[None]), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+def test_the_gradient_of_images_is_computed_only_if_somebody_asks():
+    x, kernel = random(0, 2, 6, 6, 8), random(1, 3, 3, 8, 8)
+
+    def loss(x, kernel):
+        return jnp.sum(convolve(x, kernel, (1, 1), "SAME", dimension_numbers=LAYOUT) ** 2)
+
+    def products(of):
+        return str(jax.make_jaxpr(jax.grad(loss, of))(x, kernel)).count("dot_general")
+
+    assert products(1) == 2
+    assert products((0, 1)) == 3
 
 
 def test_it_works_in_loops_over_clients_and_for_products_with_the_hessian(x64):

@@ -41,10 +41,11 @@ def flops(every: int = 1) -> ClientFlops:
     Counted from the shapes of what a client computes in its round: local steps, what its method adds to
     them, and the wire. A term of a matrix product or convolution is two operations, other arithmetic one
     for each number; comparisons, lookups and random bits are none. Short batches are padded and count
-    as whole ones. With `select` a client computes on the rows it was sent. Not counted is what the server
-    does, in a client's stead too, and what a client does once before its first round. Nothing is run for
-    it, and it costs nothing unless it is asked for: pass it to `simulate(evaluate=...)`, or write
-    `[[evaluate.also]]` with `name = "flops"` into an experiment file.
+    as whole ones, and convolutions as they are computed here (`hf.models.convolve`). With `select` a
+    client computes on the rows it was sent. Not counted is what the server does, in a client's stead
+    too, and what a client does once before its first round. Nothing is run for it, and it costs nothing
+    unless it is asked for: pass it to `simulate(evaluate=...)`, or write `[[evaluate.also]]` with
+    `name = "flops"` into an experiment file.
 
     Args:
         every: rounds between measurements.

@@ -4,7 +4,7 @@ from holdfast.metrics.auc import auc
 from holdfast.models.adapters import from_apply, from_equinox, from_haiku, from_linen, from_nnx
 from holdfast.models.class_weighted import class_weighted
 from holdfast.models.cnn import CNN, cnn, cnn_fsl_cifar10, cnn_fsl_emnist
-from holdfast.models.convolution import convolve, convolve_patches, max_pool
+from holdfast.models.convolution import convolve, convolve_patches
 from holdfast.models.dense import (
     MLP,
     BinaryMLP,
@@ -20,6 +20,7 @@ from holdfast.models.linear import least_squares, logistic_regression
 from holdfast.models.mixture import mixture
 from holdfast.models.model import GeneralisedLinear, Model, Predictor, Table, classifier
 from holdfast.models.multi_label import multi_label
+from holdfast.models.pooling import max_pool
 from holdfast.models.recurrent import GRU, LSTM, gru, lstm
 from holdfast.models.regularised import regularised
 from holdfast.models.resnet import ResNet, resnet8, resnet18

@@ -1,6 +1,8 @@
-"""Convolution and max pooling that are fast on a CPU also inside a compiled loop."""
+"""Convolution that is fast on a CPU also inside a compiled loop."""
 
+import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -8,15 +10,29 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from flax.linen.dtypes import promote_dtype
-from jax import lax
+from jax import lax, tree
+from jax.custom_derivatives import SymbolicZero
 
 from holdfast.errors import HoldfastError
+from holdfast.models.patches import Patches
+from holdfast.models.pooling import (
+    Padding,
+    largest_of_four,
+    max_pool,
+    output_size,
+    pad,
+    pads_of,
+    shared_among_four,
+)
+from holdfast.models.winograd import FILTERINGS, Winograd
 
 Convolution: TypeAlias = Literal["auto", "patches", "xla"]
-Padding: TypeAlias = str | Sequence[tuple[int, int]]
+Way: TypeAlias = Patches | Winograd
 
-# Bytes of patches at a time; measured with 0.5 MB of second-level cache.
+# Bytes of patches or tiles at a time; measured with 1 MB of second-level cache.
 _BYTES = 3 << 19
+# Channels from which on fewer multiplications are worth their additions.
+_CHANNELS = 8
 
 LAYOUT = lax.conv_dimension_numbers((1,) * 4, (1,) * 4, ("NHWC", "HWIO", "NHWC"))
 
@@ -39,11 +55,12 @@ def convolution_by(setting: Convolution) -> Callable[..., jax.Array]:
 def convolve(
     lhs: jax.Array, rhs: jax.Array, window_strides: Sequence[int], padding: Padding, **options: Any
 ) -> jax.Array:
-    """`lax.conv_general_dilated`, by patches if the program being traced is for a CPU.
+    """`lax.conv_general_dilated`, in ways of our own if the program being traced is for a CPU.
 
-    XLA's own convolution is slow on a CPU inside a loop, where local training happens. There one
-    matrix product over patches does the same, many times faster (`convolve_patches`). What patches
-    cannot do is left to XLA.
+    XLA's own convolution is slow on a CPU inside a loop, where local training happens. There matrix
+    products over patches (`convolve_patches`) do the same many times faster, and kernels of 3 x 3 and
+    5 x 5 that move by one pixel need half of the multiplications (Winograd's filtering, which rounds
+    no worse). What neither can do is left to XLA.
 
     Example:
         >>> import flax.linen as nn
@@ -56,10 +73,10 @@ def convolve(
         >>> found[0, :, :, 0].tolist()
         [[4.0, 6.0, 4.0], [6.0, 9.0, 6.0], [4.0, 6.0, 4.0]]
     """
-    on_cpu = jax.default_backend() == "cpu"
-    patches = on_cpu and _obstacle(lhs, rhs, options) is None
-    function = convolve_patches if patches else lax.conv_general_dilated
-    return function(lhs, rhs, window_strides, padding, **options)
+    how = _chosen(lhs, rhs, window_strides, padding, options)
+    if how is None:
+        return lax.conv_general_dilated(lhs, rhs, window_strides, padding, **options)
+    return _convolved(lhs, rhs, how)
 
 
 def convolve_patches(
@@ -83,70 +100,7 @@ def convolve_patches(
         padding: `"SAME"`, `"VALID"`, or (before, after) down and across.
         options: the others of `lax.conv_general_dilated`; neither dilation nor groups.
     """
-    obstacle = _obstacle(lhs, rhs, options)
-    if obstacle is not None:
-        raise HoldfastError(
-            f"convolution by patches: {obstacle}; give images (examples, height, width, channels) "
-            f"without dilation or groups, or convolution='xla'."
-        )
-    down, across = window_strides
-    x = _pad(lhs, rhs.shape[:2], (down, across), padding, 0)
-    return _product(x, rhs, (down, across), options.get("precision"))
-
-
-def max_pool(
-    x: jax.Array, window: int = 2, stride: int | None = None, padding: Padding = "VALID"
-) -> jax.Array:
-    """The maximum over square windows of images (examples, height, width, channels).
-
-    Where several pixels are the largest they share the gradient.
-
-    Args:
-        x: images.
-        window: side of the windows.
-        stride: from one window to the next; windows lie side by side unless given.
-        padding: `"SAME"`, `"VALID"`, or (before, after) down and across.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from holdfast.models.convolution import max_pool
-        >>> max_pool(jnp.arange(16.0).reshape(1, 4, 4, 1))[0, :, :, 0].tolist()
-        [[5.0, 7.0], [13.0, 15.0]]
-    """
-    stride = window if stride is None else stride
-    x = _pad(x, (window, window), (stride, stride), padding, -jnp.inf)
-    if stride != window:
-        down, across = _output_size(x, (window, window), (stride, stride))
-        x = functools.reduce(jnp.maximum, _shifted(x, 2, window, across, stride))
-        return functools.reduce(jnp.maximum, _shifted(x, 1, window, down, stride))
-    down, across = x.shape[1] // window, x.shape[2] // window
-    return _side_by_side(x[:, : down * window, : across * window], window)
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
-def _side_by_side(x: jax.Array, window: int) -> jax.Array:
-    return functools.reduce(jnp.maximum, _corners(x, window))
-
-
-@_side_by_side.defjvp
-def _side_by_side_slope(
-    window: int, given: tuple[jax.Array], slopes: tuple[jax.Array]
-) -> tuple[jax.Array, jax.Array]:
-    # JAX's own gradient of the maximum of an axis goes over the image twice as often.
-    (x,), (slope,) = given, slopes
-    largest = _side_by_side(x, window)
-    shared_by = sum((corner == largest).astype(x.dtype) for corner in _corners(x, window))
-    examples, down, across, channels = largest.shape
-    windows = (examples, down, window, across, window, channels)
-    is_largest = x.reshape(windows) == largest[:, :, None, :, None]
-    passed = jnp.where(is_largest, slope.reshape(windows), 0)
-    return largest, passed.sum(axis=(2, 4)) / shared_by
-
-
-def _corners(x: jax.Array, window: int) -> list[jax.Array]:
-    """For each place in windows that lie side by side, its pixels."""
-    places = [(i, j) for i in range(window) for j in range(window)]
-    return [lax.slice(x, (0, i, j, 0), x.shape, (1, window, window, 1)) for i, j in places]
+    return _convolved(lhs, rhs, _by_patches(lhs, rhs, window_strides, padding, options))
 
 
 class ConvolutionLayer(nn.Module):
@@ -165,15 +119,85 @@ class ConvolutionLayer(nn.Module):
         kernel = self.param("kernel", nn.initializers.lecun_normal(), shape, jnp.float32)
         bias = self.param("bias", nn.initializers.zeros, (self.width,), jnp.float32)
         x, kernel, bias = promote_dtype(x, kernel, bias, dtype=None)
-        by = convolution_by(self.convolution)
-        y = by(x, kernel, (1, 1), self.padding, dimension_numbers=LAYOUT)
         # Bias and ReLU keep the order of numbers, so they may wait and have a quarter to do.
-        y = max_pool(y) if self.pooled else y
-        return nn.relu(y + bias[None, None, None])
+        return nn.relu(self._pooled(x, kernel) + bias[None, None, None])
+
+    def _pooled(self, x: jax.Array, kernel: jax.Array) -> jax.Array:
+        options = {"dimension_numbers": LAYOUT}
+        given = (x, kernel, (1, 1), self.padding)
+        ways = {"auto": _chosen, "patches": _by_patches}
+        how = ways[self.convolution](*given, options) if self.convolution in ways else None
+        if how is not None:
+            return _convolved(x, kernel, dataclasses.replace(how, pooled=self.pooled))
+        y = convolution_by(self.convolution)(*given, **options)
+        return max_pool(y) if self.pooled else y
+
+
+@dataclasses.dataclass(frozen=True)
+class _How:
+    """What is the same for all blocks of images."""
+
+    way: Way
+    pads: tuple[tuple[int, int], tuple[int, int]]
+    window: tuple[int, int]
+    strides: tuple[int, int]
+    pooled: bool = False
+
+    def block(self, x: jax.Array, kernel: jax.Array) -> int:
+        """How many images at a time: what is made of them is larger, and should stay in the cache."""
+        # A large kernel is read and added to for every block, so let that be worth it.
+        room = max(_BYTES, kernel.size * x.dtype.itemsize)
+        padded = jax.eval_shape(self.padded, x)
+        most = max(1, room // self.way.bytes_each(padded, kernel))
+        return math.ceil(x.shape[0] / math.ceil(x.shape[0] / most))
+
+    def padded(self, x: jax.Array) -> jax.Array:
+        """Images with zeros around them."""
+        return pad(x, self.pads, 0)
+
+    def size(self, x: jax.Array) -> tuple[int, ...]:
+        """Height and width of the convolution."""
+        return output_size(jax.eval_shape(self.padded, x), self.window, self.strides)
+
+
+def _by_patches(
+    x: jax.Array,
+    kernel: jax.Array,
+    strides: Sequence[int],
+    padding: Padding,
+    options: dict[str, Any],
+) -> _How:
+    obstacle = _obstacle(x, kernel, options)
+    if obstacle is not None:
+        raise HoldfastError(
+            f"convolution by patches: {obstacle}; give images (examples, height, width, channels) "
+            f"without dilation or groups, or convolution='xla'."
+        )
+    window, apart = (kernel.shape[0], kernel.shape[1]), (strides[0], strides[1])
+    way = Patches(window, apart, options.get("precision"))
+    return _How(way, pads_of(x, window, apart, padding), window, apart)
+
+
+def _chosen(
+    x: jax.Array,
+    kernel: jax.Array,
+    strides: Sequence[int],
+    padding: Padding,
+    options: dict[str, Any],
+) -> _How | None:
+    """What is fastest on a CPU; none elsewhere."""
+    if jax.default_backend() != "cpu" or _obstacle(x, kernel, options) is not None:
+        return None
+    how = _by_patches(x, kernel, strides, padding, options)
+    down, across, *channels = kernel.shape
+    known = down == across and down in FILTERINGS and how.strides == (1, 1)
+    if known and min(channels) >= _CHANNELS:
+        return dataclasses.replace(how, way=Winograd(down, options.get("precision")))
+    return how
 
 
 def _obstacle(lhs: jax.Array, rhs: jax.Array, options: dict[str, Any]) -> str | None:
-    """What patches cannot do, if anything."""
+    """What neither way can do, if anything."""
     if lhs.ndim != 4:
         return f"the images have shape {lhs.shape}"
     layout = lax.conv_dimension_numbers(lhs.shape, rhs.shape, options.get("dimension_numbers"))
@@ -187,145 +211,104 @@ def _obstacle(lhs: jax.Array, rhs: jax.Array, options: dict[str, Any]) -> str | 
     return None
 
 
-def _pad(
-    x: jax.Array,
-    window: Sequence[int],
-    strides: tuple[int, int],
-    padding: Padding,
-    value: float,
-) -> jax.Array:
-    if isinstance(padding, str):
-        padding = lax.padtype_to_pads(x.shape[1:3], window, strides, padding)
-    pads = [(0, 0, 0), *((before, after, 0) for before, after in padding), (0, 0, 0)]
-    return lax.pad(x, jnp.asarray(value, x.dtype), pads)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _convolved(x: jax.Array, kernel: jax.Array, how: _How) -> jax.Array:
+    return _forward(x, kernel, how)[0]
 
 
-def _output_size(x: jax.Array, window: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-    down, across = (
-        (side - of_window) // stride + 1
-        for side, of_window, stride in zip(x.shape[1:3], window, strides, strict=True)
+def _forward(x: jax.Array, kernel: jax.Array, how: _How) -> tuple[jax.Array, jax.Array | None]:
+    """The convolution, and where the largest pixels were if it is pooled."""
+    matrix, block = how.way.matrix(kernel), how.block(x, kernel)
+
+    def here(x: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+        y = how.way.convolved(how.padded(x), matrix)
+        return largest_of_four(y) if how.pooled else (y, None)
+
+    if block == x.shape[0]:
+        return here(x)
+
+    def step(i: Any, found: Any) -> Any:
+        start = _start(i, block, x)
+        return _put(found, here(_images(x, start, block)), start)
+
+    return _loop(x, block, step, _room(here, x, block))
+
+
+def _convolved_forward(x: Any, kernel: Any, how: _How) -> tuple[jax.Array, tuple[Any, ...]]:
+    y, places = _forward(x.value, kernel.value, how)
+    # Nobody asks for the gradient of the first layer's images.
+    return y, (x.value, kernel.value, places, () if x.perturbed else None)
+
+
+def _convolved_backward(
+    how: _How, kept: tuple[Any, ...], slope: Any
+) -> tuple[jax.Array | None, jax.Array]:
+    x, kernel, places, images = kept
+    if isinstance(slope, SymbolicZero):
+        slope = jnp.zeros(slope.shape, slope.dtype)
+    matrix, block = how.way.matrix(kernel), how.block(x, kernel)
+
+    def unpooled(slope: jax.Array, places: jax.Array | None) -> jax.Array:
+        return slope if places is None else shared_among_four(slope, places, how.size(x))
+
+    if isinstance(how.way, Winograd):
+        # Not in the loop: XLA would do it again for each of the products.
+        slope, places = unpooled(slope, places), None
+
+    def here(given: Any, seen: Any) -> tuple[jax.Array, jax.Array | None]:
+        x, slope, places = given
+        slope, whole = unpooled(slope, places), how.padded(x)
+        of_images = None
+        if images is not None:
+            cut = [(-before, -after) for before, after in how.pads]
+            of_images = pad(how.way.of_images(slope, matrix, whole), cut, 0)
+        if seen is not None:
+            # The last block overlaps the one before if blocks do not divide the batch.
+            new = jnp.arange(x.shape[0]) >= seen
+            whole = jnp.where(new[:, None, None, None], whole, 0)
+        return how.way.of_matrix(whole, slope), of_images
+
+    given = (x, slope, places)
+    if block == x.shape[0]:
+        total, of_images = here(given, None)
+        return of_images, how.way.of_kernel(total, kernel)
+
+    def step(i: Any, found: Any) -> Any:
+        start = _start(i, block, x)
+        seen = None if x.shape[0] % block == 0 else i * block - start
+        total, of_images = here(tree.map(lambda a: _images(a, start, block), given), seen)
+        return found[0] + total, _put(found[1], of_images, start)
+
+    first = tree.map(lambda a: a[:block], given)
+    of_matrix = jax.eval_shape(lambda: here(first, None)[0])
+    room = (
+        jnp.zeros(of_matrix.shape, of_matrix.dtype),
+        None if images is None else jnp.zeros_like(x),
     )
-    return down, across
+    total, of_images = _loop(x, block, step, room)
+    return of_images, how.way.of_kernel(total, kernel)
 
 
-def _shifted(x: jax.Array, axis: int, places: int, size: int, stride: int) -> list[jax.Array]:
-    """For each place in a window along one axis, the pixels it meets as the window moves."""
-
-    def meets(place: int) -> jax.Array:
-        return lax.slice_in_dim(x, place, place + (size - 1) * stride + 1, stride, axis)
-
-    return [meets(place) for place in range(places)]
+_convolved.defvjp(_convolved_forward, _convolved_backward, symbolic_zeros=True)
 
 
-def _patches(x: jax.Array, window: Sequence[int], strides: tuple[int, int]) -> jax.Array:
-    """One row per place of the output: across first, so that down whole rows of a patch are copied."""
-    down, across = _output_size(x, window, strides)
-    x = jnp.concatenate(_shifted(x, 2, window[1], across, strides[1]), axis=3)
-    x = jnp.concatenate(_shifted(x, 1, window[0], down, strides[0]), axis=3)
-    return x.reshape(-1, x.shape[3])
+def _loop(x: jax.Array, block: int, step: Callable[[Any, Any], Any], room: Any) -> Any:
+    return lax.fori_loop(0, math.ceil(x.shape[0] / block), step, room)
 
 
-def _put_back(
-    rows: jax.Array, x: jax.Array, window: Sequence[int], strides: tuple[int, int]
-) -> jax.Array:
-    """The transpose of cutting patches out: every entry is added to the pixel it came from."""
-    examples, height, _, channels = x.shape
-    down, across = _output_size(x, window, strides)
-    patches = rows.reshape(examples, down, across, -1)
-    strips = jnp.zeros((examples, height, across, window[1] * channels), x.dtype)
-    strips = _add_back(strips, patches, 1, window[0], strides[0])
-    return _add_back(jnp.zeros_like(x), strips, 2, window[1], strides[1])
+def _start(i: Any, block: int, x: jax.Array) -> Any:
+    return i * block if x.shape[0] % block == 0 else jnp.minimum(i * block, x.shape[0] - block)
 
 
-def _add_back(
-    total: jax.Array, blocks: jax.Array, axis: int, places: int, stride: int
-) -> jax.Array:
-    apart = [(0, 0, stride - 1 if a == axis else 0) for a in range(4)]
-    nothing = jnp.zeros((), total.dtype)
-    for place, block in enumerate(jnp.split(blocks, places, axis=3)):
-        block = lax.pad(block, nothing, apart)
-        before = lax.slice_in_dim(total, place, place + block.shape[axis], axis=axis)
-        total = lax.dynamic_update_slice_in_dim(total, before + block, place, axis)
-    return total
+def _images(x: jax.Array, start: Any, block: int) -> jax.Array:
+    return lax.dynamic_slice_in_dim(x, start, block)
 
 
-def _block(x: jax.Array, kernel: jax.Array, strides: tuple[int, int]) -> int:
-    """How many images at a time: patches are larger than images, and should stay in the cache."""
-    examples = x.shape[0]
-    down, across = _output_size(x, kernel.shape[:2], strides)
-    bytes_each = down * across * kernel[..., 0].size * x.dtype.itemsize
-    most = max(1, _BYTES // bytes_each)
-    best = max(n for n in range(1, examples + 1) if examples % n == 0 and n <= most)
-    # A batch of, say, 47 has no blocks; one by one would cost more than the cache saves.
-    return best if 4 * best > min(most, examples) else examples
+def _put(found: Any, here: Any, start: Any) -> Any:
+    return tree.map(lambda a, b: lax.dynamic_update_slice_in_dim(a, b, start, 0), found, here)
 
 
-def _forward(
-    x: jax.Array, kernel: jax.Array, strides: tuple[int, int], precision: Any
-) -> jax.Array:
-    window, channels = kernel.shape[:2], kernel.shape[3]
-    matrix, block = kernel.reshape(-1, channels), _block(x, kernel, strides)
-    size = (block, *_output_size(x, window, strides), channels)
-
-    def convolved(x: jax.Array) -> jax.Array:
-        rows = _patches(x, window, strides)
-        return jnp.matmul(rows, matrix, precision=precision).reshape(size)
-
-    if block == x.shape[0]:
-        return convolved(x)
-
-    def step(i: Any, y: jax.Array) -> jax.Array:
-        here = convolved(_images(x, i, block))
-        return lax.dynamic_update_slice_in_dim(y, here, i * block, 0)
-
-    start = jnp.zeros((x.shape[0], *size[1:]), x.dtype)
-    return lax.fori_loop(0, x.shape[0] // block, step, start)
-
-
-def _images(x: jax.Array, i: Any, block: int) -> jax.Array:
-    return lax.dynamic_slice_in_dim(x, i * block, block)
-
-
-_product = jax.custom_vjp(_forward, nondiff_argnums=(2, 3))
-
-
-def _product_forward(
-    x: jax.Array, kernel: jax.Array, strides: tuple[int, int], precision: Any
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    return _forward(x, kernel, strides, precision), (x, kernel)
-
-
-def _product_backward(
-    strides: tuple[int, int], precision: Any, kept: tuple[jax.Array, jax.Array], slope: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    x, kernel = kept
-    window, channels = kernel.shape[:2], kernel.shape[3]
-    transposed, block = kernel.reshape(-1, channels).T, _block(x, kernel, strides)
-
-    # Transposed, with the small factor on the left: faster by a third.
-    def of_kernel(x: jax.Array, slope: jax.Array) -> jax.Array:
-        by_place = slope.reshape(-1, channels)
-        return jnp.matmul(by_place.T, _patches(x, window, strides), precision=precision)
-
-    def of_images(slope: jax.Array, x: jax.Array) -> jax.Array:
-        rows = jnp.matmul(slope.reshape(-1, channels), transposed, precision=precision)
-        return _put_back(rows, x, window, strides)
-
-    if block == x.shape[0]:
-        return of_images(slope, x), of_kernel(x, slope).T.reshape(kernel.shape)
-
-    # Two loops, so that one goes away if nobody asks for the gradient of the images.
-    def add_kernel(i: Any, total: jax.Array) -> jax.Array:
-        return total + of_kernel(_images(x, i, block), _images(slope, i, block))
-
-    def put_images(i: Any, total: jax.Array) -> jax.Array:
-        here = of_images(_images(slope, i, block), _images(x, i, block))
-        return lax.dynamic_update_slice_in_dim(total, here, i * block, 0)
-
-    blocks = x.shape[0] // block
-    kernel_slope = lax.fori_loop(0, blocks, add_kernel, jnp.zeros_like(transposed))
-    x_slope = lax.fori_loop(0, blocks, put_images, jnp.zeros_like(x))
-    return x_slope, kernel_slope.T.reshape(kernel.shape)
-
-
-_product.defvjp(_product_forward, _product_backward)
+def _room(here: Callable[[jax.Array], Any], x: jax.Array, block: int) -> Any:
+    """Zeros of the shape of all blocks."""
+    of_block = jax.eval_shape(here, x[:block])
+    return tree.map(lambda a: jnp.zeros((x.shape[0], *a.shape[1:]), a.dtype), of_block)

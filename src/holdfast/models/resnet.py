@@ -7,10 +7,11 @@ import jax
 
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.models.constructor import rebuildable
-from holdfast.models.convolution import Convolution, convolution_by, max_pool
+from holdfast.models.convolution import Convolution, convolution_by
 from holdfast.models.images import image_classifier, pixels
 from holdfast.models.initial import Init, initialised
 from holdfast.models.model import Model
+from holdfast.models.pooling import max_pool
 
 Stem: TypeAlias = Literal["imagenet", "cifar"]
 
