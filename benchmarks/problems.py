@@ -25,6 +25,7 @@ class Problem:
     inputs: tuple[int, ...]
     classes: int
     alpha: float = 0.01  # of FedDyn
+    sides: tuple[str, ...] = ()  # that have this model; all if empty
     mu: float = 0.1  # of FedProx
 
     @property
@@ -41,6 +42,35 @@ def dense(name: str, wide: int, out: int) -> dict[str, tuple[int, ...]]:
 def _lstm(layer: int, wide: int, width: int) -> dict[str, tuple[int, ...]]:
     kernel = dense(f"lstm_{layer}/input", wide, 4 * width)
     return {**kernel, f"lstm_{layer}/recurrent": (width, 4 * width)}
+
+
+def _convolution(name: str, side: int, wide: int, out: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}/kernel": (side, side, wide, out)}
+
+
+def _norm(name: str, width: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}/scale": (width,), f"{name}/bias": (width,)}
+
+
+def _residual(name: str, wide: int, out: int) -> dict[str, tuple[int, ...]]:
+    found = {
+        **_convolution(f"{name}/convolution_0", 3, wide, out),
+        **_norm(f"{name}/norm_0", out),
+        **_convolution(f"{name}/convolution_1", 3, out, out),
+        **_norm(f"{name}/norm_1", out),
+    }
+    if wide != out:
+        found |= _convolution(f"{name}/shortcut", 1, wide, out)
+        found |= _norm(f"{name}/shortcut_norm", out)
+    return found
+
+
+def _vgg(widths: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for i, (wide, out) in enumerate(zip((3, *widths[:-1]), widths, strict=True)):
+        found |= _convolution(f"convolution_{i}", 3, wide, out)
+        found[f"convolution_{i}/bias"] = (out,)
+    return found
 
 
 PROBLEMS = {
@@ -99,6 +129,48 @@ PROBLEMS = {
             },
             inputs=(32, 32, 3),
             classes=10,
+        ),
+        Problem(
+            name="resnet",
+            title="ResNet-8",
+            population=8,
+            cohort=2,
+            mean_size=150,
+            batch_size=50,
+            epochs=1,
+            learning_rate=0.0005,
+            rounds=3,
+            layers={
+                **_convolution("convolution_0", 3, 3, 16),
+                **_norm("norm_0", 16),
+                **_residual("stage_0_block_0", 16, 16),
+                **_residual("stage_1_block_0", 16, 32),
+                **_residual("stage_2_block_0", 32, 64),
+                **dense("classifier", 64, 10),
+            },
+            inputs=(32, 32, 3),
+            classes=10,
+            sides=("holdfast", "torch"),
+        ),
+        Problem(
+            name="vgg",
+            title="VGG-11",
+            population=8,
+            cohort=2,
+            mean_size=100,
+            batch_size=50,
+            epochs=1,
+            learning_rate=0.0005,
+            rounds=3,
+            layers={
+                **_vgg((64, 128, 256, 256, 512, 512, 512, 512)),
+                **dense("dense_0", 512, 512),
+                **dense("dense_1", 512, 512),
+                **dense("classifier", 512, 10),
+            },
+            inputs=(32, 32, 3),
+            classes=10,
+            sides=("holdfast", "torch"),
         ),
         Problem(
             name="lstm",
@@ -168,13 +240,15 @@ def initial(problem: Problem, seed: int = 0) -> Arrays:
     """
     rng = np.random.default_rng((seed, 3))
     return {
-        name: (rng.standard_normal(shape) * _spread(name, shape)).astype(np.float32)
+        name: (rng.standard_normal(shape) * _spread(name, shape) + name.endswith("scale")).astype(
+            np.float32
+        )
         for name, shape in problem.layers.items()
     }
 
 
 def _spread(name: str, shape: tuple[int, ...]) -> float:
-    return 0.1 if name.endswith("bias") else float(1 / np.sqrt(np.prod(shape[:-1])))
+    return 0.1 if len(shape) == 1 else float(1 / np.sqrt(np.prod(shape[:-1])))
 
 
 @dataclasses.dataclass(frozen=True)

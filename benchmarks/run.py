@@ -146,7 +146,8 @@ class Bench:
         runs: dict[str, list[Found]] = {}
         failed: dict[str, str] = {}
         quick = ONLY_WHOLE_WHEN_QUICK if self.asked.quick else ()
-        peers = [name for name in self.asked.peers if name not in quick]
+        have = PROBLEMS[key[0]].sides or tuple(SIDES)
+        peers = [name for name in self.asked.peers if name not in quick and name in have]
         for name in peers:
             side = SIDES[name]
             for variant in variants_for(side, key[0]):
@@ -207,7 +208,7 @@ class Bench:
     def own(self) -> None:
         """Second starts, and one device against two."""
         rows = []
-        for problem in PROBLEMS:
+        for problem in (p for p in PROBLEMS if not PROBLEMS[p].sides):
             for method in METHODS:
                 key, ours = (problem, "balanced", method), SIDES["holdfast"]
                 cache = Path(tempfile.mkdtemp(dir=self.folder))

@@ -19,6 +19,10 @@ def model_of(problem: protocol.Problem) -> Any:
         return hf.models.mlp([200, 200], problem.classes)
     if problem.name == "cnn":
         return hf.models.cnn(problem.classes)
+    if problem.name == "resnet":
+        return hf.models.resnet8(problem.classes)
+    if problem.name == "vgg":
+        return hf.models.vgg11(problem.classes, dropout=0.0)
     return hf.models.lstm(problem.classes)
 
 

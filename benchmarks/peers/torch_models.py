@@ -43,6 +43,66 @@ class CNN(nn.Module):
         return last(x)
 
 
+class Residual(nn.Module):
+    """Two 3 x 3 convolutions, added to what came in."""
+
+    def __init__(self, wide: int, out: int) -> None:
+        super().__init__()
+        stride = 1 if wide == out else 2
+        self.convolution_0 = nn.Conv2d(wide, out, 3, stride, 1, bias=False)
+        self.norm_0 = nn.GroupNorm(2, out)
+        self.convolution_1 = nn.Conv2d(out, out, 3, 1, 1, bias=False)
+        self.norm_1 = nn.GroupNorm(2, out)
+        if wide != out:
+            self.shortcut = nn.Conv2d(wide, out, 1, stride, bias=False)
+            self.shortcut_norm = nn.GroupNorm(2, out)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = functional.relu(self.norm_0(self.convolution_0(x)))
+        y = self.norm_1(self.convolution_1(y))
+        if hasattr(self, "shortcut"):
+            x = self.shortcut_norm(self.shortcut(x))
+        return functional.relu(x + y)
+
+
+class ResNet(nn.Module):
+    """ResNet-8 with two groups in each normalisation."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__()
+        self.convolution_0 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
+        self.norm_0 = nn.GroupNorm(2, 16)
+        self.stage_0_block_0 = Residual(16, 16)
+        self.stage_1_block_0 = Residual(16, 32)
+        self.stage_2_block_0 = Residual(32, 64)
+        self.classifier = nn.Linear(64, problem.classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = functional.relu(self.norm_0(self.convolution_0(x)))
+        for stage in (self.stage_0_block_0, self.stage_1_block_0, self.stage_2_block_0):
+            x = stage(x)
+        return self.classifier(x.mean((2, 3)))
+
+
+class VGG(nn.Module):
+    """VGG-11 without normalisation or dropout; of 32 x 32 pixels one is left."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__()
+        widths = [s[-1] for n, s in problem.layers.items() if n.endswith("kernel") and len(s) == 4]
+        for i, (wide, out) in enumerate(zip([3, *widths[:-1]], widths, strict=True)):
+            setattr(self, f"convolution_{i}", nn.Conv2d(wide, out, 3, 1, 1))
+        self.dense_0, self.dense_1 = nn.Linear(512, 512), nn.Linear(512, 512)
+        self.classifier = nn.Linear(512, problem.classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for i in range(8):
+            x = functional.relu(getattr(self, f"convolution_{i}")(x))
+            x = functional.max_pool2d(x, 2) if i in (0, 1, 3, 5, 7) else x
+        x = functional.relu(self.dense_0(x.flatten(1)))
+        return self.classifier(functional.relu(self.dense_1(x)))
+
+
 class LSTM(nn.Module):
     """Two stacked LSTMs over embedded characters; PyTorch's second bias stays zero, the model has one."""
 
@@ -88,8 +148,9 @@ class PlainLSTM(LSTM):
 
 def build(problem: Problem, by_hand: bool = False) -> nn.Module:
     """The module of a problem; `by_hand` where it is to be vmapped."""
-    if problem.name == "cnn":
-        return CNN(problem)
+    images = {"cnn": CNN, "resnet": ResNet, "vgg": VGG}
+    if problem.name in images:
+        return images[problem.name](problem)
     if problem.words:
         return PlainLSTM(problem) if by_hand else LSTM(problem)
     return Dense(problem)
@@ -123,8 +184,16 @@ def _flattened_last(a: np.ndarray) -> np.ndarray:
 Change = Callable[[np.ndarray], np.ndarray]
 
 
+def _named_alike(name: str, shape: tuple[int, ...]) -> tuple[str, Change, Change]:
+    there = name.replace("/kernel", "/weight").replace("/scale", "/weight").replace("/", ".")
+    changes = {1: (_same, _same), 2: (_transposed, _transposed)}
+    return (there, *changes.get(len(shape), (_channels_first, _channels_last)))
+
+
 def _names(problem: Problem) -> dict[str, tuple[str, Change, Change]]:
     """Leaf of the task -> PyTorch's name, there and back."""
+    if problem.name in ("resnet", "vgg"):
+        return {name: _named_alike(name, shape) for name, shape in problem.layers.items()}
     dense = [n.removesuffix("/kernel") for n in problem.layers if n.endswith("kernel")]
     found: dict[str, tuple[str, Change, Change]] = {}
     if problem.words:
