@@ -88,9 +88,11 @@ def finite(u: Tree) -> jax.Array:
     """Whether every number in the tree is finite; an array that is there twice is looked at once."""
     alike: dict[Any, list[jax.Array]] = {}
     for p in {id(p): p for p in tree.leaves(u)}.values():
-        if jnp.issubdtype(p.dtype, jnp.inexact):
+        # A rule may send a Python number.
+        dtype = jnp.result_type(p)
+        if jnp.issubdtype(dtype, jnp.inexact):
             # 0 where it is finite, else nan.
-            alike.setdefault((p.shape, p.dtype), []).append(p * 0)
+            alike.setdefault((np.shape(p), dtype), []).append(jnp.multiply(p, 0))
     # A sum of numbers, and one for all arrays of a shape: of that XLA makes one kernel and one pass, where
     # `all` is three for every array, and what a start waits for is kernels.
     checks = [jnp.sum(functools.reduce(jnp.add, same)) == 0 for same in alike.values()]

@@ -6,6 +6,7 @@ import mmap
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 import holdfast as hf
-from holdfast.client_states import memory
+from holdfast.client_states import exchange, memory
 from holdfast.client_states.device import DeviceStore
 from holdfast.client_states.disk import DiskStore
 from holdfast.client_states.memory import MemoryStore
@@ -136,6 +137,50 @@ def test_states_renewed_in_place_have_the_same_bits(monkeypatch):
         assert same_bits((a.params, dict(a.rows.touched)), (b.params, dict(b.rows.touched)))
     again = next(hf.rounds(**SETTINGS | {"cohort": cohort}, start=found[2]))
     assert same_bits(dict(again.rows.touched), dict(plain[3].rows.touched))
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_write_that_stops_halfway_leaves_the_version_before(large, monkeypatch):
+    monkeypatch.setattr(memory, "_LARGE", 0 if large else 1 << 20)
+    rng, everyone = np.random.default_rng(0), np.arange(4)
+    old = random_rows(rng, 4)
+    rows = ClientStates(FIRST, 6).write(everyone, old, np.ones(4, bool))
+    whole = memory.MemoryStore.write
+
+    def half(store, ids, states, positions):
+        whole(store, ids[:2], states, positions[:2])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(memory.MemoryStore, "write", half)
+    with pytest.raises(KeyboardInterrupt):
+        rows.write(everyone + 1, random_rows(rng, 4), np.ones(4, bool))
+    monkeypatch.setattr(memory.MemoryStore, "write", whole)
+    assert list(rows.touched) == [0, 1, 2, 3]
+    assert all(same_bits(rows[i], row(old, i)) for i in range(4))
+    assert same_bits(rows[4], FIRST)
+    new = random_rows(rng, 4)
+    after = rows.write(everyone + 1, new, np.ones(4, bool))
+    assert same_bits(after[0], row(old, 0))
+    assert all(same_bits(after[i + 1], row(new, i)) for i in range(4))
+
+
+def test_only_processes_of_the_run_are_connected_to(monkeypatch):
+    monkeypatch.setattr(exchange, "_GREETING", 0.05)
+    secret = b"s" * exchange._SECRET
+    said = {
+        b"": None,
+        b"GET / HTTP": None,
+        b"x" * exchange._SECRET + b"\1\0\0\0": None,
+        secret + b"\1\0\0\0": 1,
+    }
+    for words, expected in said.items():
+        for goes in (False, True):
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                theirs.sendall(words)
+                if goes:
+                    theirs.close()
+                assert exchange._greeted(ours, secret) == expected
 
 
 def test_who_never_took_part_costs_nothing():

@@ -19,3 +19,5 @@ def test_one_number_in_one_of_several_arrays_of_a_shape(bad):
     for name, at in (("a", (39, 2)), ("b", (0, 0)), ("c", ())):
         assert not bool(finite(whole | {name: whole[name].at[at].set(bad)}))
     assert bool(finite({"numbers": jnp.arange(3)}))
+    assert bool(finite(1.0))
+    assert not bool(finite((1.0, bad)))

@@ -48,6 +48,31 @@ def test_it_runs_is_checked_and_appears_in_the_ledger():
     assert hf.testing.check(algorithm, small).passed == tuple(hf.testing.CHECKS)
 
 
+class Unlike(hf.Rule):
+    """Sends some numbers of its client, and hears others of the same shapes."""
+
+    def init(self, params):
+        return hf.State(server=(params, jnp.zeros(())))
+
+    def reply(self, delta, at):
+        return delta, (at.y, at.weight)
+
+    def hear(self, delta, upload, at):
+        return at.x, at.path
+
+    def step(self, delta, heard, at):
+        return delta, heard
+
+
+def test_what_is_heard_is_not_taken_for_what_was_received():
+    """Sums that are the same are kept once, and only those."""
+    model, local = hf.models.softmax_regression(classes=3), hf.Local(0.1, steps=3, batch_size=4)
+    run = hf.simulate(hf.Algorithm(Unlike()), model, tiny_clients(), local, rounds=1)
+    (x, path), begun = run.state.server.rule, run.simulation.params
+    np.testing.assert_allclose(path, 0.3, rtol=1e-6)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), x, begun)
+
+
 class Forgetful(hf.Rule):
     """Has a number it never uses."""
 

@@ -204,6 +204,11 @@ def test_who_can_write_to_an_array(tmp_path):
         view.flags.writeable = False
         assert is_closed(view) is can
     assert not is_closed(np.frombuffer(bytearray(8), np.uint8))
+    frozen = np.zeros(8)
+    earlier = frozen[:4]
+    frozen.flags.writeable = False
+    assert earlier.flags.writeable
+    assert not is_closed(frozen)
     with pytest.raises(ValueError, match="read-only"):
         hf.data.read_only(np.zeros(4)).base[0] = 1
 

@@ -21,6 +21,7 @@ from holdfast.trees import Tree
 _NAME = 256  # bytes of a host's name and port
 _SECRET = 32  # bytes
 _PATIENCE = 60  # seconds for the others to be reached
+_GREETING = 5  # seconds for one that connects to say who it is
 
 
 def exchanged(outgoing: dict[int, Tree], incoming: dict[int, Tree]) -> None:
@@ -89,14 +90,32 @@ def _links(count: int) -> dict[int, socket.socket]:
             found[k] = link
         server.settimeout(_PATIENCE)
         while len(found) < count - 1:
-            link, _ = server.accept()
-            said = bytearray(_SECRET + 4)
-            _fill(link, memoryview(said), "unknown")
-            if not hmac.compare_digest(bytes(said[:_SECRET]), secret):
-                link.close()  # nobody of this run
-                continue
-            found[int.from_bytes(said[_SECRET:], "little")] = link
+            try:
+                link, _ = server.accept()
+            except TimeoutError:
+                missing = sorted(set(range(count)) - {me, *found})
+                raise HoldfastError(
+                    f"processes: process {missing[0]} has not reached process {me} within {_PATIENCE} s; "
+                    f"they must be able to connect to each other."
+                ) from None
+            partner = _greeted(link, secret)
+            if partner is None:
+                link.close()
+            else:
+                found[partner] = link
     for link in found.values():
         link.settimeout(None)
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return found
+
+
+def _greeted(link: socket.socket, secret: bytes) -> int | None:
+    """The process that is at the other end of a new connection; None if it is nobody of this run."""
+    link.settimeout(_GREETING)
+    said = bytearray(_SECRET + 4)
+    try:
+        _fill(link, memoryview(said), "unknown")
+    except OSError:  # it said nothing, or went away
+        return None
+    known = hmac.compare_digest(bytes(said[:_SECRET]), secret)
+    return int.from_bytes(said[_SECRET:], "little") if known else None

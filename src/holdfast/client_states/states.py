@@ -168,10 +168,11 @@ class ClientStates:
             (_, old, here), where = known, positions
         else:
             old = self.store.read(ids[had])
-        self.store.write(ids, stacked, positions)
         new = ClientStates(self.first, self.clients, self.storage, self.store)
+        # Known before the store changes: stopped halfway (Ctrl-C, a full disk), this version is what it was.
         self._before = _Before(ids, had, old, where, here, new)
         self._read = None
+        self.store.write(ids, stacked, positions)
         return new._with_room()
 
     def _with_room(self) -> "ClientStates":

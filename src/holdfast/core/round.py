@@ -399,18 +399,25 @@ def _answer(
 
 
 def _pretended_reply(
-    algorithm: Algorithm, x: Tree, msg: Tree, state: ClientState, delta: Tree
+    algorithm: Algorithm, x: Tree, msg: Tree, state: ClientState, trained: tuple[Any, ...]
 ) -> Reply:
     dtype = float_type(x)
     mine = hyper.of_client(algorithm, 0, dtype)
-    one = jnp.ones((), dtype)
-    at = ClientView(x, addressed(msg, None), state.rule, zeros, one, one, x)
+    delta, y, weight, path = trained
+    at = ClientView(x, addressed(msg, None), state.rule, zeros, weight, path, y)
     return _answer(mine, delta, at, state, jax.random.key(0))
+
+
+def _pretended_training(x: Tree) -> tuple[Any, ...]:
+    """Shapes of a client's delta, model, weight and path: arguments, so that they are told apart."""
+    number = jax.ShapeDtypeStruct((), float_type(x))
+    return x, x, number, number
 
 
 def reply_shapes(algorithm: Algorithm, x: Tree, msg: Tree, state: ClientState) -> Reply:
     """Shapes and types of a reply, without data or local steps."""
-    return jax.eval_shape(functools.partial(_pretended_reply, algorithm), x, msg, state, x)
+    pretend = functools.partial(_pretended_reply, algorithm)
+    return jax.eval_shape(pretend, x, msg, state, _pretended_training(x))
 
 
 def _heard_apart(algorithm: Algorithm, x: Tree, msg: Tree, state: ClientState, slots: Slot) -> Tree:
@@ -421,16 +428,17 @@ def _heard_apart(algorithm: Algorithm, x: Tree, msg: Tree, state: ClientState, s
     same = isinstance(slots.heard_weight, tuple) or slots.heard_weight is slots.delta_weight is None
     all_alike = slots.head_weight is slots.delta_weight is None
 
-    def pretend(x: Tree, msg: Tree, state: ClientState, delta: Tree, weights: list[Any]) -> Any:
-        reply = _pretended_reply(algorithm, x, msg, state, delta)
+    def pretend(x: Tree, msg: Tree, state: ClientState, trained: Any, weights: list[Any]) -> Any:
+        reply = _pretended_reply(algorithm, x, msg, state, trained)
         weight, other, head = weights
         mine = hyper.of_client(algorithm, 0, float_type(x))
         objective, vote = weight if same else other, weight if all_alike else head
         each = mine.rule.heard_weights(reply.heard, objective, vote)
         return mine.wire.receive(reply.coded), reply.heard, each, weight
 
-    numbers = [jnp.zeros((), float_type(x))] * 3
-    program, shapes = jax.make_jaxpr(pretend, return_shape=True)(x, msg, state, x, numbers)
+    trained = _pretended_training(x)
+    numbers = [trained[-1]] * 3
+    program, shapes = jax.make_jaxpr(pretend, return_shape=True)(x, msg, state, trained, numbers)
     received, heard, each, weight = tree.unflatten(tree.structure(shapes), program.jaxpr.outvars)
     place = {id(variable): k for k, variable in reversed(list(enumerate(tree.leaves(received))))}
 

@@ -2,6 +2,7 @@
 
 import mmap
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from jax import tree
@@ -11,6 +12,8 @@ from holdfast.trees import Tree
 
 # Bytes; XLA copies an array that begins anywhere else. Large ones of NumPy's do.
 _ALIGNMENT = 64
+# Memory that `closed` made read-only when nobody else had it, by its id.
+_closed: WeakValueDictionary[int, np.ndarray] = WeakValueDictionary()
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -23,9 +26,10 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 def closed(array: np.ndarray) -> np.ndarray:
     """The same array, that cannot be written to any more; of one that `aligned` made."""
-    for part in (array, array.base):
-        assert isinstance(part, np.ndarray)
-        part.flags.writeable = False
+    block = array.base
+    assert isinstance(block, np.ndarray)
+    array.flags.writeable = block.flags.writeable = False
+    _closed[id(block)] = block
     return array
 
 
@@ -37,12 +41,16 @@ def copied(array: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 def is_closed(array: Any) -> bool:
-    """Whether nobody can write to an array: it is read-only, and so is whatever its memory belongs to."""
+    """Whether nobody can write to an array: it is read-only, and so is whatever its memory belongs to.
+
+    Of an array with memory of its own only `closed` knows that: views that were made before it became
+    read-only can still be written to.
+    """
     while isinstance(array, np.ndarray):
         if array.flags.writeable:
             return False
         if array.base is None:
-            return True
+            return _closed.get(id(array)) is array
         array = array.base
     return isinstance(array, bytes | mmap.mmap) and memoryview(array).readonly
 
@@ -64,9 +72,10 @@ def read_only(examples: Tree) -> Tree:
     """Examples as a run can use them without a copy of its own, on all devices of a CPU.
 
     A run must not change when arrays do that were given to it. So it copies them, once for all devices
-    of a CPU, unless they are read-only: NumPy then refuses to write to them. What is given here is
-    copied, if it is not read-only already, and can be dropped. Arrays in files
-    (`hf.data.mapped`) stay there. Experiment files do this with the data they name.
+    of a CPU, unless nobody can write to them. Such are made here: what is given is copied, and can be
+    dropped. (Not so an array whose `flags.writeable` was set to False: earlier views of it can still be
+    written to.) Arrays in files (`hf.data.mapped`) stay there. Experiment files do this with
+    the data they name.
 
     Args:
         examples: arrays with a row per example, such as `hf.Examples(x, y)`.
