@@ -1,17 +1,22 @@
 """Jobs in worker processes: what comes back, workers that die, Ctrl-C, launchers that are killed."""
 
+import importlib
 import os
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import jax
 import pytest
 
+from holdfast.jobs import machine
 from holdfast.jobs.local import LocalExecutor, WorkerLostError
 from holdfast.jobs.queue import Job, outcomes
+from holdfast.jobs.reports import Reports, reporting
 
 
 def test_longest_first_and_every_outcome():
@@ -34,8 +39,16 @@ def test_any_executor_will_do():
     assert len(heard) == 5
 
 
-def test_workers_do_what_travels_and_a_killed_one_is_replaced(tmp_path):
+class OfTwoError(Exception):
+    def __init__(self, first, second):
+        super().__init__(first)
+
+
+def test_workers_do_what_travels_and_a_killed_one_is_replaced(tmp_path, monkeypatch, capfd):
     """One executor for all, since a process takes a while to start."""
+    # A module of one's own that is called as one of Python's.
+    (tmp_path / "this.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
     executor = LocalExecutor(2)
     try:
         # A function of this test, which no module has.
@@ -46,6 +59,22 @@ def test_workers_do_what_travels_and_a_killed_one_is_replaced(tmp_path):
         with pytest.raises(RuntimeError, match="no pickle"):
             executor.submit(lambda: sys._getframe()).result(60)
         assert executor.submit(os.getpid).result(60) == pid
+        with pytest.raises(RuntimeError, match="OfTwoError: too long"):
+            executor.submit(_raise_of_two).result(60)
+        found = executor.submit(lambda: importlib.import_module("this").__file__).result(60)
+        assert found == str(tmp_path / "this.py")
+        with jax.softmax_custom_jvp(not jax.config.jax_softmax_custom_jvp):
+            future = executor.submit(lambda: jax.config.jax_softmax_custom_jvp)
+            assert future.result(60) == jax.config.jax_softmax_custom_jvp
+        executor.submit(_warn_and_print).result(60)
+        # Lines come when they are printed, the warning once.
+        said = ""
+        for _ in range(200):
+            said += "".join(capfd.readouterr())
+            if "second" in said and "UserWarning" in said:
+                break
+            time.sleep(0.05)
+        assert said.count("UserWarning") == 1
 
         note = tmp_path / "note"
 
@@ -63,6 +92,41 @@ def test_workers_do_what_travels_and_a_killed_one_is_replaced(tmp_path):
         assert outcome.value not in (pid, os.getpid())
     finally:
         executor.stop()
+
+
+def _raise_of_two():
+    raise OfTwoError("too long", 2)
+
+
+def _warn_and_print():
+    for text in ("first", "second"):
+        with warnings.catch_warnings():
+            warnings.warn("of a worker", stacklevel=1)
+        print(text)
+
+
+def test_reports_come_however_deep_temporary_files_are(tmp_path, monkeypatch):
+    monkeypatch.setattr("multiprocessing.util.get_temp_dir", lambda: str(tmp_path / ("x" * 200)))
+    with Reports() as reports:
+        with reporting(reports.address) as say:
+            say(1)
+        assert reports.next(timeout=10) == 1
+
+
+def test_what_a_container_may_use(tmp_path, monkeypatch):
+    seen, free = machine.cores(), machine._free()
+    monkeypatch.setattr(machine, "_GROUPS", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)))
+    for limit, count in (("max 100000", 64), ("350000 100000", 3), ("50000 100000", 1)):
+        (tmp_path / "cpu.max").write_text(f"{limit}\n")
+        assert machine.cores() == count
+    assert seen <= 64 <= free
+    (tmp_path / "memory.max").write_text("max\n")
+    unlimited = machine._free()
+    (tmp_path / "memory.max").write_text("5000\n")
+    (tmp_path / "memory.current").write_text("4000\n")
+    (tmp_path / "memory.stat").write_text("anon 2500\ninactive_file 1500\n")
+    assert machine._free() == 2500 < unlimited
 
 
 class _Elsewhere:

@@ -13,10 +13,10 @@ import pytest
 from holdfast.client_states.storage import Storage
 from holdfast.config.build import study
 from holdfast.config.file import read
-from holdfast.jobs import share
+from holdfast.jobs import machine, share
 from holdfast.jobs.local import LocalExecutor
 from holdfast.record.progress import Progress
-from holdfast.runs import workers
+from holdfast.runs import one_run, workers
 from holdfast.runs.execute import create, execute
 from tests.runs.test_interrupted import FILE, SAME
 
@@ -222,6 +222,38 @@ def test_any_executor_runs_a_study_and_sinks_hear_every_round(tmp_path, monkeypa
     assert results(folder.path) == results(again.path)
 
 
+def test_a_process_does_one_run_at_a_time(tmp_path, monkeypatch):
+    """Threads share the study, which is of one split at a time."""
+    monkeypatch.chdir(tmp_path)
+    Path("experiment.toml").write_text(FILE)
+    made, at_work = study(read("experiment.toml")), []
+
+    def watched(job, known):
+        at_work.append(job)
+        time.sleep(0.05)
+        assert at_work == [job]
+        at_work.clear()
+        return one_run.Ended("done")
+
+    monkeypatch.setattr(one_run, "_carry_out", watched)
+    with ThreadPoolExecutor(2) as pool:
+        folder = create(made, Path("run"))
+        assert execute(made, folder, Progress(made.rounds), executor=pool) == 0
+
+
+def test_as_many_as_have_room_for_the_states_they_keep(tmp_path, monkeypatch):
+    kept = '[evaluate]\nvalidation = 0.2\nkeep = "best"\n[storage]\nmemory = "45 kB"\n'
+    (tmp_path / "experiment.toml").write_text(FILE.replace("[checkpoint]", f"{kept}[checkpoint]"))
+    # A quarter has no room for the states of eight clients.
+    monkeypatch.setattr(share, "_count", 4)
+    made = study(read(tmp_path / "experiment.toml"))
+    executor = LocalExecutor(1)
+    executor.jobs = 4
+    workers.settle(executor, made, 4)
+    assert executor.jobs == 2
+    executor.shutdown()
+
+
 def test_memory_is_shared_by_runs_side_by_side():
     alone = Storage(memory="2 GB").memory_bytes, Storage().device_bytes
     share.among(4)
@@ -237,14 +269,14 @@ def test_how_many_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(
         workers, "LocalExecutor", lambda jobs, first=None, own=(): made.append((jobs, list(own)))
     )
-    monkeypatch.setattr(workers, "cores", lambda: 4)
+    monkeypatch.setattr(machine, "cores", lambda: 4)
     path = tmp_path / "experiment.toml"
     path.write_text(MANY)
     file = read(path)
     workers.begun(file, None, {})
     workers.begun(file, 3, {})
     workers.begun(file, None, {}, complete=7)
-    monkeypatch.setattr(workers, "_free", lambda: 1e9)
+    monkeypatch.setattr(machine, "_free", lambda: 1e9)
     workers.begun(file, None, {})
     assert [jobs for jobs, _ in made] == [4, 3, 1, 2]
     assert made[0][1] == [{"JAX_NUM_CPU_DEVICES": "1", "NPROC": "1"}] * 3

@@ -222,6 +222,17 @@ class Locked(Together):
         return {}
 
 
+def test_a_sweep_within_a_sweep(experiment, alone):
+    within = []
+
+    def on_round(state, point, seed):
+        if not within:
+            within.append(sweep(experiment, rounds=1, over={"rule.mu": [0.1]}))
+
+    assert_same(sweep(experiment, seeds=2, jobs=1, on_round=on_round), alone)
+    assert len(within[0]) == 1
+
+
 def test_threads_take_turns(experiment, alone):
     with ThreadPoolExecutor(2) as executor:
         told = []

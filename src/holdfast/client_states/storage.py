@@ -60,8 +60,12 @@ class Storage:
     @property
     def memory_bytes(self) -> int:
         """The most bytes of states in memory; of runs side by side, each one's part."""
-        whole = machine_memory() // 4 if self.memory is None else _size("memory", self.memory)
-        return whole // share.count()
+        return self.machine_bytes // share.count()
+
+    @property
+    def machine_bytes(self) -> int:
+        """The most bytes of states in memory, of all runs of this machine together."""
+        return machine_memory() // 4 if self.memory is None else _size("memory", self.memory)
 
     @property
     def personal_bytes(self) -> int:

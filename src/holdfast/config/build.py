@@ -121,6 +121,8 @@ class Study:
     roles: dict[str, str] = dataclasses.field(default_factory=dict)
     # Operations of a method's round, of its clients' local steps and of measuring, by its label.
     operations: dict[str, float] = dataclasses.field(default_factory=dict)
+    # How many runs of a method may go side by side, where what they keep in memory is a limit, by its label.
+    most_at_once: dict[str, int] = dataclasses.field(default_factory=dict)
     # Draws of the split that the study is repeated on, and which of them this is; none where it is one.
     splits: tuple[int, ...] = ()
     split: int | None = None
@@ -485,6 +487,8 @@ def _try_out(made: Study, pretrained: bool) -> list[str]:
         made.objectives[method.label] = averages_over(setup)
         made.roles[method.label] = role(setup)
         made.operations[method.label] = _operations(made, method, setup)
+        if setup.most_at_once:
+            made.most_at_once[method.label] = setup.most_at_once
         if not measured:
             measured = _names(made, setup.params)
     return measured

@@ -97,6 +97,13 @@ class Setup:
         return {"populations": f"{found.names} with weights {found.weights}, {digest(found.of)}"}
 
     @property
+    def most_at_once(self) -> int:
+        """How many runs like this one may go side by side by what they keep in memory; 0: any number."""
+        stop = self.experiment.stop
+        kept = 0 if stop is None else stop.kept_bytes(self.template.client, len(self.clients))
+        return max(1, self.storage.machine_bytes // kept) if kept else 0
+
+    @property
     def directions(self) -> Directions:
         """Which way metrics are better, as the model and evaluators declare it."""
         return declared_by(self.experiment.model, self.evaluators)

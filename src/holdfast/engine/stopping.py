@@ -103,13 +103,20 @@ class EarlyStopping:
                 about=("stop",),
             )
 
+    def kept_bytes(self, first: Tree, clients: int) -> int:
+        """Bytes of memory that clients' states of the best round may take."""
+        return nbytes(first) * clients // processes.count() if self.keep == "best" else 0
+
     def check_room(self, first: Tree, clients: int, storage: Storage) -> None:
-        """Refuse to keep states of clients that may have to go to the disk: they are kept in memory."""
-        size = nbytes(first) * clients // processes.count()
-        if self.keep == "best" and size > storage.memory_bytes:
+        """Refuse to keep states of clients that may have to go to the disk: they are kept in memory.
+
+        Runs side by side are so few that all have room.
+        """
+        size = self.kept_bytes(first, clients)
+        if size > storage.machine_bytes:
             raise HoldfastError(
                 f"EarlyStopping: the states of {clients} clients may take {size:,} bytes, and those of the "
-                f"best round are kept in memory, where there is room for {storage.memory_bytes:,}; give "
+                f"best round are kept in memory, where there is room for {storage.machine_bytes:,}; give "
                 f"keep='last', or more by hf.Storage(memory=...).",
                 about=("stop",),
             )

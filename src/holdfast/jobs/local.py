@@ -302,8 +302,12 @@ class _Worker:
             errors="replace",
         )
         its.close()
-        for source, name in ((self.process.stdout, "stdout"), (self.process.stderr, "stderr")):
-            threading.Thread(target=_said_here, args=(source, name), daemon=True).start()
+        self._heard = [
+            threading.Thread(target=_said_here, args=said, daemon=True)
+            for said in ((self.process.stdout, "stdout"), (self.process.stderr, "stderr"))
+        ]
+        for thread in self._heard:
+            thread.start()
 
     def get_ready(self, first: Any, sharing: int) -> None:
         """Wait until it has imported what it needs."""
@@ -351,6 +355,9 @@ class _Worker:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        for thread in self._heard:
+            # Unless a process of its own has its output too.
+            thread.join(1.0)
 
 
 def _said_here(source: TextIO | None, name: str) -> None:

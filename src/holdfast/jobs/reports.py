@@ -4,6 +4,7 @@ import contextlib
 import os
 import queue
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Any, NamedTuple
@@ -29,8 +30,10 @@ class Reports:
 
     def __enter__(self) -> "Reports":
         key = os.urandom(16)
-        self._listener = Listener(family="AF_UNIX", backlog=64, authkey=key)
-        self.address = Address(str(self._listener.address), key)
+        # By a name that is no file's: a path to one has a limit, and folders for temporary files may be deep.
+        name = f"\0holdfast-{os.getpid()}-{uuid.uuid4().hex}"
+        self._listener = Listener(name, "AF_UNIX", backlog=64, authkey=key)
+        self.address = Address(name, key)
         self._said: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._over = False
         threading.Thread(target=self._listen, daemon=True).start()

@@ -86,6 +86,9 @@ class AtHand:
     jobs: set[RunJob] = dataclasses.field(default_factory=set)
 
 
+# A process does one run at a time, however many threads an executor has in it: they share the study, which
+# is of one split at a time, and where warnings go.
+_one_run = threading.RLock()
 # Studies of this process, by their folder.
 _at_hand: dict[Path, AtHand] = {}
 
@@ -102,13 +105,14 @@ def at_hand(folder: Path, known: AtHand) -> Iterator[None]:
 
 def carry_out(job: RunJob) -> Ended:
     """Carry a run out to its end, here."""
-    known = _at_hand.get(job.folder)
-    if known is not None:
-        known.jobs.add(job)
-        return _carry_out(job, known)
-    # Who started this process holds the folder, and may be killed while this one still writes.
-    with held_beside(job.folder):
-        return _carry_out(job, _built(RunFolder.open(job.folder).experiment(job.trusted)))
+    with _one_run:
+        known = _at_hand.get(job.folder)
+        if known is not None:
+            known.jobs.add(job)
+            return _carry_out(job, known)
+        # Who started this process holds the folder, and may be killed while this one still writes.
+        with held_beside(job.folder):
+            return _carry_out(job, _built(RunFolder.open(job.folder).experiment(job.trusted)))
 
 
 def _carry_out(job: RunJob, known: AtHand) -> Ended:
@@ -123,11 +127,11 @@ def _carry_out(job: RunJob, known: AtHand) -> Ended:
     known.begin(job)
     for name in files.damaged():
         told(f"{name} was missing or damaged; written again from the last save")
-    if known.study.split != job.split:
-        known.study = known.study.of_split(job.split)
-    study = known.study
     try:
         with _warnings_to(told), interrupts() as again:
+            if known.study.split != job.split:
+                known.study = known.study.of_split(job.split)
+            study = known.study
             run = _run(study, job, files, folder, told, known, again)
     except RoundFailedError as error:
         files.path.mkdir(parents=True, exist_ok=True)

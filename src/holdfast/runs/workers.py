@@ -46,7 +46,8 @@ def settle(executor: LocalExecutor, study: "Study", asked: int | None) -> None:
     """Now that the study is built: no workers where devices share rounds, nor more than memory is for."""
     if asked is None and study.shares_rounds and not accelerators():
         executor.reduce(1)
-    executor.reduce(max(1, min(study.runs, machine.room_for_processes(as_this_one=True))))
+    room = machine.room_for_processes(as_this_one=True)
+    executor.reduce(max(1, min(study.runs, room, *study.most_at_once.values())))
 
 
 def refuse_beside_processes(jobs: int | None, processes: int) -> None:

@@ -73,10 +73,13 @@ class SideBySide:
             folder = until.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-"))
             file = Path(folder) / "work"
             name = self._name
+            own = [checked(self._work.of(k)) for k in range(0, len(sent), len(sent.seeds))]
+            most = min([len(sent), *(each.most_at_once for each in own if each.most_at_once)])
 
             def start(jobs: int) -> None:
-                file.write_bytes(_packed(sent, same_files=True))
-                executor.grow(min(jobs, len(sent)), lambda: opened(name, file))
+                if min(jobs, most) > 1:
+                    file.write_bytes(_packed(sent, same_files=True))
+                    executor.grow(min(jobs, most), lambda: opened(name, file))
 
             executor = until.enter_context(_Attended(self._listen))
             if jobs is None:

@@ -18,8 +18,8 @@ from holdfast.sweeps.naming import Point
 from holdfast.sweeps.paths import at_point
 from holdfast.sweeps.run import Result, carry_out, own_folder
 
-# A process does one run at a time, however many threads an executor has in it.
-_one_run = threading.Lock()
+# A process does one run at a time, however many threads an executor has in it; but a run may sweep.
+_one_run = threading.RLock()
 
 
 @dataclasses.dataclass(frozen=True)
