@@ -3,6 +3,7 @@
 import contextlib
 import os
 import queue
+import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -41,9 +42,10 @@ class Reports:
 
     def __exit__(self, *_: object) -> None:
         self._over = True
-        # Who waits for a caller does not notice that nobody can call any more.
-        with contextlib.suppress(OSError, EOFError), reporting(self.address):
-            pass
+        # Who waits for a caller does not notice that nobody can call any more. Without a word, since it may
+        # have seen that all is over and answer nobody.
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as caller:
+            caller.connect(self.address.path)
         self._listener.close()
 
     def heard(self) -> Iterator[Any]:
