@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from holdfast.jobs import machine
+from holdfast.jobs import local, machine
 from holdfast.jobs.local import LocalExecutor, WorkerLostError
 from holdfast.jobs.queue import Job, outcomes
 from holdfast.jobs.reports import Reports, reporting
@@ -134,6 +135,24 @@ class _Elsewhere:
 
     def __init__(self, executor):
         self.submit = executor.submit
+
+
+def test_workers_have_the_holdfast_of_their_launcher(tmp_path):
+    """Not the one that is installed."""
+    other = tmp_path / "other"
+    shutil.copytree(Path(local.__file__).parents[1] / "jobs", other / "holdfast/jobs")
+    for name in ("__init__.py", "errors.py"):
+        (other / "holdfast" / name).write_text((Path(local.__file__).parents[1] / name).read_text())
+    program = (
+        "import sys\n"
+        f"sys.path.insert(0, {str(other)!r})\n"
+        "from holdfast.jobs.local import LocalExecutor\n"
+        "executor = LocalExecutor(2)\n"
+        "print(executor.submit(lambda: sys.modules['holdfast'].__file__).result(60))\n"
+        "executor.stop()\n"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert said.stdout == f"{other / 'holdfast/__init__.py'}\n", said.stderr
 
 
 def test_ctrl_c_interrupts_and_a_killed_launcher_takes_its_workers_along(tmp_path):

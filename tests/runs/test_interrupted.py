@@ -15,6 +15,7 @@ from holdfast.config.build import study
 from holdfast.config.file import read
 from holdfast.record.progress import Progress
 from holdfast.runs.execute import create, execute
+from holdfast.runs.one_run import interrupts
 
 FILE = """\
 rounds = 200
@@ -53,6 +54,20 @@ SAME = (
     "predictions.safetensors",
     "start.json",
 )
+
+
+def test_what_ctrl_c_comes_out_as_is_ctrl_c():
+    def write(interrupted):
+        try:
+            if interrupted:
+                signal.raise_signal(signal.SIGINT)
+        finally:
+            raise OSError("the transaction is closed")  # as a database does on its way out
+
+    with pytest.raises(KeyboardInterrupt), interrupts():
+        write(True)
+    with pytest.raises(OSError, match="closed"), interrupts():
+        write(False)
 
 
 def start(*words: str, cwd: Path) -> subprocess.Popen:

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from holdfast.errors import HoldfastError, HoldfastWarning, file_errors_said
+from holdfast.jobs.worker import CACHE_RACE
 
 out = Console()
 err = Console(stderr=True)
@@ -57,6 +58,8 @@ def _warnings_said() -> Iterator[None]:
     said: set[object] = set()
     with warnings.catch_warnings():
         warnings.simplefilter("always", HoldfastWarning)
+        # What another process is just storing is compiled again.
+        warnings.filterwarnings("ignore", CACHE_RACE)
         others = warnings.showwarning
 
         def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from multiprocessing.connection import Connection
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -24,6 +25,14 @@ _GRACE = 20
 _STARTS = 3
 # Who works where the executor is.
 _HERE = -1
+# A worker has the holdfast that its launcher has, which may not be the one that is installed.
+_HOLDFAST = str(Path(__file__).absolute().parents[2])
+_START = """\
+import sys
+sys.path.insert(0, sys.argv[1])
+import holdfast.jobs.worker
+holdfast.jobs.worker.main(int(sys.argv[2]), int(sys.argv[3]))
+"""
 # One core each, and XLA's pool of threads with it.
 _ONE_CORE = {"JAX_NUM_CPU_DEVICES": "1", "NPROC": "1"}
 
@@ -291,7 +300,7 @@ class _Worker:
         # -P: modules are not looked for in the current folder. A session of its own: Ctrl-C in a terminal
         # reaches the launcher alone, which says to its workers what to do.
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "holdfast.jobs.worker", str(its.fileno()), str(alive)],
+            [sys.executable, "-P", "-c", _START, _HOLDFAST, str(its.fileno()), str(alive)],
             env=os.environ | dict(environment),
             start_new_session=True,
             pass_fds=(its.fileno(), alive),

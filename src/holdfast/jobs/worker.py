@@ -1,4 +1,4 @@
-"""What a worker process does: `python -P -m holdfast.jobs.worker CONNECTION LAUNCHER`, both numbers of pipes.
+"""What a worker process does: `main` with the numbers of two pipes.
 
 It calls what it is sent, one after another, and ends with the process that started it, however that ends.
 """
@@ -16,6 +16,8 @@ from typing import Any
 from holdfast.jobs import share
 
 STOPPED = 130
+# How JAX says that it found half of a program in its cache.
+CACHE_RACE = "Error reading persistent compilation cache entry"
 
 
 def main(connection: int, launcher: int) -> None:
@@ -48,6 +50,8 @@ def _end_with(launcher: int) -> None:
 
 def _warn_once() -> None:
     """Show a warning once: Python forgets what it has shown whenever a filter changes, as in every run."""
+    # What another process is just storing is compiled again.
+    warnings.filterwarnings("ignore", CACHE_RACE)
     shown: set[object] = set()
     before = warnings.showwarning
 
@@ -153,10 +157,3 @@ def use_settings(wanted: dict[str, Any]) -> None:
     for name, value in wanted.items():
         if _setting(name) != value:
             jax.config.update(name, value)
-
-
-if __name__ == "__main__":
-    # As the module that others import, not as `__main__`.
-    from holdfast.jobs import worker
-
-    worker.main(int(sys.argv[1]), int(sys.argv[2]))

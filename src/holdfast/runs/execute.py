@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
@@ -178,6 +179,7 @@ class _Execution:
         self.study, self.folder, self.progress, self.sinks = study, folder, progress, sinks
         self.jobs = jobs
         self.failures = 0
+        self._one_sink = threading.Lock()
         self.here = AtHand(study, self._begin, self._say, self._on_round)
         self.followed = Followed(
             {job: job.files(study) for job in jobs}, self._begin, self._hear, bool(sinks)
@@ -227,8 +229,10 @@ class _Execution:
         self._hear(job, state.history[-1], state.ledger.total)
 
     def _hear(self, job: RunJob, record: Record, total: float) -> None:
-        for sink in self.sinks:
-            sink(job.label(self.study), job.seed, record)
+        # Rounds are heard of in several threads, and what they are sent to may not bear that.
+        with self._one_sink:
+            for sink in self.sinks:
+                sink(job.label(self.study), job.seed, record)
         self.progress.hear(job.called(self.study), int(record["round"]), record, total)
 
     def _ended(self, outcome: Outcome) -> None:

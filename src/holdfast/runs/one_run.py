@@ -189,6 +189,11 @@ def interrupts() -> Iterator[Callable[[], None]]:
     before = signal.signal(signal.SIGINT, on_signal)
     try:
         yield again
+    except Exception as error:
+        # Ctrl-C within a transaction or a finaliser may come out as another error.
+        if pressed:
+            raise KeyboardInterrupt from error
+        raise
     finally:
         signal.signal(signal.SIGINT, before)
 
