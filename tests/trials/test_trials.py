@@ -16,6 +16,7 @@ def ground(tmp_path_factory):
     [
         (run_folders.kills, (0, 1)),
         (run_folders.kills_while_saving, (0, 1)),
+        (run_folders.kills_of_workers, (0,)),
         (run_folders.damages, range(6)),
         (run_folders.full_disk, (0, 1)),
         (run_folders.two_at_once, (0,)),
