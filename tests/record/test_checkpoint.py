@@ -106,6 +106,37 @@ def test_a_kill_while_writing_leaves_the_previous_save(tmp_path, monkeypatch):
     assert_same(run(4, checkpoint=tmp_path), run(4))
 
 
+@pytest.mark.parametrize("storage", [hf.Storage(), hf.Storage(memory=0)])
+def test_ctrl_c_within_a_round_saves_the_round_before(tmp_path, storage):
+    """Client states of the round that is not over are in their store already."""
+
+    class Interrupted:
+        every = 1
+        keeps_last_models = False
+
+        def check(self, model, params, clients):
+            pass
+
+        def __call__(self, view):
+            if view.state.round == 4 and not (tmp_path / "note").exists():
+                (tmp_path / "note").touch()
+                raise KeyboardInterrupt
+            return {}
+
+    settings = {"storage": storage, "evaluate": Interrupted()}
+    store = hf.Checkpoint(tmp_path / "saves", every=3)
+    with pytest.raises(KeyboardInterrupt):
+        run(6, checkpoint=store, **settings)
+    assert [path.name for path in store.files()] == ["round-00000003.holdfast"]
+    (tmp_path / "note").unlink()
+    late = hf.Checkpoint(tmp_path / "late", every=100)
+    with pytest.raises(KeyboardInterrupt):
+        run(6, checkpoint=late, **settings)
+    assert [path.name for path in late.files()] == ["round-00000003.holdfast"]
+    for saved in (store, late):
+        assert_same(run(6, checkpoint=saved, **settings), run(6, evaluate=Interrupted()))
+
+
 def test_ctrl_c_saves_the_last_finished_round(tmp_path):
     def interrupt(state):
         if state.round == 3:

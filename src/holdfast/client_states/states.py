@@ -112,8 +112,11 @@ class ClientStates:
 
     def read(self, ids: np.ndarray) -> ClientState:
         """States of any clients along a leading axis; the first state for -1."""
-        states = self.store.read(ids)
-        for before in reversed(self._overwritten()):
+        overwritten = self._overwritten()
+        # Not asked for: a write that was stopped halfway may have lost them.
+        covered = [_places(before.ids, ids) >= 0 for before in overwritten]
+        states = self.store.read(np.where(np.any(covered, 0), -1, ids) if covered else ids)
+        for before in reversed(overwritten):
             place = _places(before.ids, ids)
             had = (place >= 0) & before.had[place]
             if had.any():
@@ -174,6 +177,10 @@ class ClientStates:
         self._read = None
         self.store.write(ids, stacked, positions)
         return new._with_room()
+
+    def newest(self) -> "ClientStates":
+        """The same states as the newest version of a store: of one of their own, if theirs has gone on."""
+        return self if self._before is None else self._copied(self.storage)
 
     def _with_room(self) -> "ClientStates":
         """These states where there is room for them."""

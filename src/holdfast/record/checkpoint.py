@@ -91,6 +91,9 @@ class Checkpoint:
         folder = Path(self.folder)
         folder.mkdir(parents=True, exist_ok=True)
         store = _own(state.client_states)
+        if isinstance(store, DiskStore):
+            # Stopped within the next round (Ctrl-C), which has written its states already.
+            store = _own(state.client_states.newest())
         touched: list[int] = []
         stacked: Any = ()
         database = None
