@@ -1,15 +1,18 @@
 """Runs side by side end as they do one after another; whoever is killed, nothing is lost."""
 
+import dataclasses
 import os
 import signal
 import subprocess
 import sys
 import time
+import types
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+import holdfast as hf
 from holdfast.client_states.storage import Storage
 from holdfast.config.build import study
 from holdfast.config.file import read
@@ -251,6 +254,23 @@ def test_as_many_as_have_room_for_the_states_they_keep(tmp_path, monkeypatch):
     executor.jobs = 4
     workers.settle(executor, made, 4)
     assert executor.jobs == 2
+    executor.shutdown()
+
+
+def test_rounds_spread_over_devices_do_not_go_side_by_side(tmp_path):
+    (tmp_path / "experiment.toml").write_text(FILE + "[engine]\ndevices = 1\n")
+    made = study(read(tmp_path / "experiment.toml"))
+    spread = dataclasses.replace(made, engine=types.SimpleNamespace(devices=2))
+    executor = LocalExecutor(1)
+    executor.jobs = 2
+    workers.settle(executor, made, 2)
+    assert executor.jobs == 2
+    with pytest.raises(
+        hf.HoldfastError, match=r"`devices` is 2, and --jobs 2 .* leave one of them"
+    ):
+        workers.settle(executor, spread, 2)
+    workers.settle(executor, spread, None)
+    assert executor.jobs == 1
     executor.shutdown()
 
 

@@ -44,6 +44,15 @@ def begun(
 
 def settle(executor: LocalExecutor, study: "Study", asked: int | None) -> None:
     """Now that the study is built: no workers where devices share rounds, nor more than memory is for."""
+    devices = None if study.engine is None else study.engine.devices
+    if devices is not None and devices > 1:
+        if asked is not None and asked > 1:
+            raise study.file.error(
+                ("engine", "devices"),
+                f"`devices` is {devices}, and --jobs {asked} gives every run a device of its own; leave one "
+                f"of them out.",
+            )
+        executor.reduce(1)
     if asked is None and study.shares_rounds and not accelerators():
         executor.reduce(1)
     room = machine.room_for_processes(as_this_one=True)
