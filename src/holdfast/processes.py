@@ -20,12 +20,10 @@ import numpy as np
 from jax import tree
 
 from holdfast.errors import HoldfastError
-from holdfast.jobs.machine import cores
 from holdfast.trees import Tree
 
 COORDINATOR, COUNT, RANK = "HOLDFAST_COORDINATOR", "HOLDFAST_PROCESSES", "HOLDFAST_RANK"
 LAUNCHER = "HOLDFAST_LAUNCHER"  # a pipe that closes when the launcher ends
-THREADS = "NPROC"  # how many XLA takes for its operations
 LOST = 75  # exit code: try again later, from the checkpoint
 _HEARTBEAT = 20  # seconds without a sign of life
 _GRACE = 15  # seconds for the others to say what they saw
@@ -159,9 +157,6 @@ def is_loss(error: BaseException) -> bool:
 def launch(command: Sequence[str], processes: int) -> int:
     """Run a command in several processes of this machine; the exit code of the first that fails."""
     address = f"127.0.0.1:{_free_port()}"
-    # As many threads as there are cores for each; with all of them in every process they would
-    # take turns on the same cores.
-    threads = {} if THREADS in os.environ else {THREADS: str(max(1, cores() // processes))}
     alive, kept = os.pipe()
     with ExitStack() as open_files:
         open_files.callback(os.close, alive)
@@ -176,7 +171,7 @@ def launch(command: Sequence[str], processes: int) -> int:
             children.append(
                 subprocess.Popen(
                     command,
-                    env=os.environ | threads | told,
+                    env=os.environ | told,
                     start_new_session=True,
                     pass_fds=(alive,),
                     **quiet,

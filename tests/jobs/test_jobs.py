@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 
 from holdfast.jobs import local, machine
@@ -30,6 +31,19 @@ def test_longest_first_and_every_outcome():
     assert [outcome.number for outcome in found] == [2, 0, 1]
     assert [outcome.value for outcome in found] == [2.0, 6.0, None]
     assert isinstance(found[2].error, ZeroDivisionError)
+
+
+def test_workers_round_as_this_process_does():
+    """How XLA adds up a large product depends on its threads."""
+
+    def product():
+        rng = np.random.default_rng(0)
+        a, b = (rng.normal(size=(128, n)).astype(np.float32) for n in (784, 10))
+        return np.asarray(jax.jit(lambda a, b: a.T @ b)(a, b))
+
+    with LocalExecutor(2) as executor:
+        found = executor.submit(product).result()
+    np.testing.assert_array_equal(found, product())
 
 
 def test_any_executor_will_do():

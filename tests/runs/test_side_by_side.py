@@ -175,7 +175,7 @@ class Fails:
         pass
 
     def __call__(self, view):
-        if os.environ.get("NPROC") == "1":
+        if os.environ.get("JAX_NUM_CPU_DEVICES") == "1":
             Path("failed").touch()
             raise ValueError("in workers alone")
         while not Path("failed").exists():
@@ -299,7 +299,7 @@ def test_how_many_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "_free", lambda: 1e9)
     workers.begun(file, None, {})
     assert [jobs for jobs, _ in made] == [4, 3, 1, 2]
-    assert made[0][1] == [{"JAX_NUM_CPU_DEVICES": "1", "NPROC": "1"}] * 3
+    assert made[0][1] == [machine.one_device()] * 3
     # One run on each graphics card, the first of which is this process's own.
     made.clear()
     monkeypatch.setattr(workers, "accelerators", lambda: ["3", "5"])

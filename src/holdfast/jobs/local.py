@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from holdfast.errors import HoldfastWarning
-from holdfast.jobs import share
+from holdfast.jobs import machine, share
 from holdfast.jobs.worker import settings
 
 # Seconds for a job that is interrupted to save itself.
@@ -33,8 +33,6 @@ sys.path.insert(0, sys.argv[1])
 import holdfast.jobs.worker
 holdfast.jobs.worker.main(int(sys.argv[2]), int(sys.argv[3]))
 """
-# One core each, and XLA's pool of threads with it.
-_ONE_CORE = {"JAX_NUM_CPU_DEVICES": "1", "NPROC": "1"}
 
 
 class WorkerLostError(BrokenExecutor):
@@ -87,7 +85,7 @@ class LocalExecutor(Executor):
     Args:
         jobs: how many at once; 1 starts no process.
         first: what every worker calls before its first job, such as what imports and builds.
-        environments: of each worker, over this process's own; one core each unless given.
+        environments: of each worker, over this process's own; one device each unless given.
 
     Example:
         >>> with LocalExecutor(1) as executor:
@@ -127,7 +125,7 @@ class LocalExecutor(Executor):
     ) -> None:
         # As JAX is configured in this thread, now.
         preparation: Any = None if first is None else (settings(), first, (), {})
-        chosen = environments or [_ONE_CORE] * (self.jobs - 1)
+        chosen = environments or [machine.one_device()] * (self.jobs - 1)
         for k in range(len(self._threads), self.jobs - 1):
             args = (k, preparation, chosen[k])
             self._threads.append(threading.Thread(target=self._serve, args=args, daemon=True))

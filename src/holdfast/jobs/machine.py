@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +16,30 @@ _PART = 0.8
 
 def cores() -> int:
     """Cores that this process may use; a container may have time for fewer than it sees."""
-    known = hasattr(os, "sched_getaffinity")
-    seen = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
     limits = (group.joinpath("cpu.max").read_text().split() for group in _groups("cpu.max"))
-    return max(1, min([seen, *(int(t) // int(of) for t, of in limits if t != "max")]))
+    return max(1, min([_seen(), *(int(t) // int(of) for t, of in limits if t != "max")]))
+
+
+def _seen() -> int:
+    known = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
+
+
+def threads() -> int:
+    """How many XLA has for an operation in this process, or will have when it starts."""
+    given, jax = os.environ.get("NPROC", ""), sys.modules.get("jax")
+    devices = (
+        os.environ.get("JAX_NUM_CPU_DEVICES", 0) if jax is None else jax.config.jax_num_cpu_devices
+    )
+    return max(int(given) if given.isdigit() else _seen(), int(devices))
+
+
+def one_device() -> dict[str, str]:
+    """The environment of a process that has one device, and the bits of this one.
+
+    Of a large product (784 x 128 by 128 x 10 is one) the number of threads decides how it is added up.
+    """
+    return {"JAX_NUM_CPU_DEVICES": "1", "NPROC": str(threads())}
 
 
 def room_for_processes(as_this_one: bool = False) -> int:

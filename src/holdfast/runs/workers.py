@@ -82,10 +82,10 @@ def accelerators() -> list[str]:
 
 
 def _alone(accelerator: str | None) -> dict[str, str]:
-    """What a process must be told to have one accelerator, or one core and XLA's threads with it."""
+    """What a process must be told to have one accelerator, or one device of a CPU."""
     if accelerator is not None:
         return {"CUDA_VISIBLE_DEVICES": accelerator}
-    return {"JAX_NUM_CPU_DEVICES": "1", "NPROC": "1"}
+    return machine.one_device()
 
 
 def _prepare(file: ExperimentFile) -> None:
