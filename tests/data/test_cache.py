@@ -6,6 +6,7 @@ import hashlib
 import io
 import tarfile
 import threading
+import time
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -82,6 +83,27 @@ def test_downloads_once_and_verifies(checksum, server, tmp_path):
         assert path.read_bytes() == HELLO
     assert server.asked == ["/a.txt"]
     assert listing(tmp_path) == ["a.txt"]
+
+
+def test_who_asks_at_once_waits_for_one_download(tmp_path, monkeypatch):
+    """As runs side by side do, when they build their study."""
+    asked = []
+
+    def download(of, file, place, verify):
+        asked.append(file.name)
+        time.sleep(0.2)
+        place.mkdir(exist_ok=True)
+        (place / file.name).write_text("all of it")
+
+    monkeypatch.setattr(cache, "download", download)
+    threads = [
+        threading.Thread(target=obtain, args=("set", [File("a.txt")], tmp_path)) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert asked == ["a.txt"]
 
 
 def test_goes_on_to_the_next_address(server, tmp_path):

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import fcntl
 import gzip
 import hashlib
 import http.client
@@ -108,15 +109,33 @@ def _obtain_in(place: Path, of: str, files: Sequence[File], verify: bool) -> lis
     for file in files:
         if file not in missing:
             check(of, place / file.name, file, verify)
-    for file in missing:
-        try:
-            download(of, file, place, verify)
-        except OSError as error:
-            absent = [f for f in missing if not (place / f.name).exists()]
-            raise HoldfastError(
-                _instructions(of, place, absent, error), about=("folder",)
-            ) from None
+    with _one_at_a_time(place) if missing else contextlib.nullcontext():
+        for file in missing:
+            if (place / file.name).exists():
+                continue
+            try:
+                download(of, file, place, verify)
+            except OSError as error:
+                absent = [f for f in missing if not (place / f.name).exists()]
+                raise HoldfastError(
+                    _instructions(of, place, absent, error), about=("folder",)
+                ) from None
     return [place / file.name for file in files]
+
+
+@contextlib.contextmanager
+def _one_at_a_time(place: Path) -> Iterator[None]:
+    """Wait for other processes of this user that download to the same folder: runs side by side all build
+    their study at once. The folder itself is made when something comes."""
+    known = hashlib.sha256(str(place.absolute()).encode()).hexdigest()[:16]
+    name = Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}-{known}.lock"
+    with contextlib.ExitStack() as until:
+        # Where there are no locks, everybody downloads: no file is ever there in half.
+        with contextlib.suppress(OSError):
+            handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            until.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 def _instructions(of: str, place: Path, missing: Sequence[File], error: OSError) -> str:
