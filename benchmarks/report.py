@@ -74,7 +74,8 @@ def comparison(rows: list[Row]) -> list[str]:
             f"### {p.title}, {sizes}, {METHOD[method]}",
             "",
             f"{p.cohort} of {p.population} clients a round, {p.mean_size} examples on average, batch "
-            f"{p.batch_size}, {p.epochs} local epoch{'s' * (p.epochs > 1)}.",
+            f"{p.batch_size}, {p.epochs} local epoch{'s' * (p.epochs > 1)}. Measured on "
+            f"{', '.join(dict.fromkeys(r['date'] for r in these))}.",
             "",
             *table(HEAD, (cells(r, ours) for r in these)),
         ]
@@ -204,6 +205,7 @@ def whole(rows: list[Row]) -> list[str]:
 
 
 NOTES = """
+- A table is of one day, which it names; tables that were not measured anew are of the code of theirs.
 - A side is a process of its own. *round* is the fastest after the first, over its runs: what else happens on
   a machine only adds. Sides take turns, so that a slow minute of the machine hits all. *cold start* is from
   the start of the process, imports and reading the data included, to the end of round 1; holdfast's with an

@@ -5,6 +5,7 @@ python benchmarks/run.py --only scaling
 """
 
 import argparse
+import datetime
 import itertools
 import json
 import os
@@ -75,7 +76,7 @@ class Bench:
 
     def __init__(self, asked: argparse.Namespace, folder: Path) -> None:
         self.asked, self.folder = asked, folder
-        self.store = ENVIRONMENTS / ("quick.json" if asked.quick else "results.json")
+        self.store = ENVIRONMENTS / "quick.json" if asked.quick else HERE / "results.json"
         self.page = ENVIRONMENTS / "QUICK.md" if asked.quick else HERE / "RESULTS.md"
         self.results: dict[str, Any] = self._kept()
         self.missing: dict[str, str] = {}
@@ -91,7 +92,7 @@ class Bench:
     def save(self) -> None:
         """After every section, so that a stopped run leaves what it has."""
         ENVIRONMENTS.mkdir(exist_ok=True)
-        self.store.write_text(json.dumps(self.results))
+        self.store.write_text(json.dumps(self.results, indent=1) + "\n")
         text = report.render(self.results, machine.describe())
         self.page.write_text(text)
 
@@ -175,7 +176,7 @@ class Bench:
     ) -> report.Row:
         """One line of a table: of the fastest variant, the smallest of its runs."""
         row: report.Row = dict(zip(("problem", "sizes", "method"), key, strict=True))
-        row["side"] = name
+        row |= {"side": name, "date": datetime.date.today().isoformat()}
         if name not in runs:
             return row | {"why": failed[name]}
         best = min(runs[name], key=lambda f: f.seconds)
