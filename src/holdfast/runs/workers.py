@@ -63,8 +63,8 @@ def refuse_beside_processes(jobs: int | None, processes: int) -> None:
     """Refuse several runs at once where each is divided among processes."""
     if jobs is not None and jobs > 1 and processes > 1:
         raise HoldfastError(
-            f"--jobs {jobs} with --processes {processes}: a run that is divided among processes takes all of "
-            f"them; give one or the other."
+            f"--jobs {jobs} (or HOLDFAST_JOBS) with --processes {processes}: a run that is divided "
+            f"among processes takes all of them; give one or the other."
         )
 
 
