@@ -44,6 +44,9 @@ def test_gathered_examples_give_the_same_bits(name, tmp_path):
     gathered = run(METHODS[name], clients=there, storage=hf.Storage(device=0))
     assert isinstance(gathered.simulation.feed, Gathered)
     assert same_bits(_everything(gathered.state), _everything(run(METHODS[name]).state))
+    on_device = hf.Clients(jax.device_put(clients.examples), clients.order, clients.offsets)
+    again = run(METHODS[name], clients=on_device, storage=hf.Storage(device=0))
+    assert same_bits(again.params, gathered.params)
     mine = [r.adapted(1, hf.Local(0.1, steps=3)) for r in (gathered, run(METHODS[name]))]
     assert same_bits(*mine)
 

@@ -97,7 +97,8 @@ class Gathered:
             for part in clients.reshape(devices, each)
         ]
 
-        def gather(a: np.ndarray) -> np.ndarray:
+        def gather(a: Any) -> np.ndarray:
+            a = np.asarray(a)  # it may be one of JAX's
             out = aligned((devices * room, *a.shape[1:]), a.dtype)
             for here, rows in zip(np.split(out, devices), taken, strict=True):
                 np.take(a, rows, axis=0, out=here[: len(rows)], mode="clip")
