@@ -217,7 +217,7 @@ def test_with_a_centre_the_optimum_is_that_of_the_weighted_sum(x64):
     for name in ("parallel_training", "one_way_transfer", "two_way_transfer"):
         algorithm = getattr(hf.algorithms, name)(central=0.25)
         local = hf.Local(0.02, steps=1)
-        run = hf.simulate(algorithm, **joined, local=local, rounds=1500, server=server)
+        run = hf.simulate(algorithm, **joined, local=local, rounds=900, server=server)
         np.testing.assert_allclose(run.params, pull / curvature, atol=1e-8, err_msg=name)
 
 
