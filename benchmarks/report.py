@@ -209,7 +209,8 @@ NOTES = """
 - A side is a process of its own. *round* is the fastest after the first, over its runs: what else happens on
   a machine only adds. Sides take turns, so that a slow minute of the machine hits all. *cold start* is from
   the start of the process, imports and reading the data included, to the end of round 1; holdfast's with an
-  empty cache of compiled programs, everybody's with files in memory: each side is run once before.
+  empty cache of compiled programs, everybody's with files in memory: each side is run once before
+  (since 2026-11-18; before, the first import came from the disk).
   Where a side was tried in several ways, the fastest is shown. Rounds in scaling curves, and of processes,
   are medians.
 - *memory* is the most a process had resident; Flower's is its own and what its workers had to themselves
