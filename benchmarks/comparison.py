@@ -21,7 +21,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
 
 from problems import DIGITS
-from sides import HERE, SIDES, Failed, compare, last_line
+from sides import HERE, SIDES, Failed, call, compare
 from whole import CHECKED, METHODS
 
 EXPERIMENT = HERE / "whole.toml"
@@ -132,14 +132,8 @@ def of_peer(name: str, variant: str, folder: Path, rounds: int, seeds: int) -> C
         "--started",
         repr(time.time()),
     ]
-    try:
-        ended = subprocess.run(
-            command, env=environment, cwd=folder, capture_output=True, text=True, timeout=PATIENCE
-        )
-    except subprocess.TimeoutExpired:
-        return Failed(f"not done after {PATIENCE} s")
-    if ended.returncode:
-        return Failed(f"not running: {last_line(ended.stderr)}")
+    if failed := call(command, environment, folder, PATIENCE):
+        return failed
     found = json.loads(out.with_suffix(".json").read_text())
     with np.load(out.with_suffix(".npz")) as theirs, np.load(folder / "holdfast.npz") as ours:
         difference = max(

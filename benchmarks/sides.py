@@ -119,6 +119,19 @@ class Failed:
     why: str
 
 
+def call(
+    command: list[str], environment: dict[str, str], folder: Path, patience: float
+) -> Failed | None:
+    """Run a side's command to its end; None, or why it has no numbers."""
+    try:
+        ended = subprocess.run(
+            command, env=environment, cwd=folder, capture_output=True, text=True, timeout=patience
+        )
+    except subprocess.TimeoutExpired:
+        return Failed(f"not done after {patience} s")
+    return Failed(f"not running: {last_line(ended.stderr)}") if ended.returncode else None
+
+
 def run(
     side: Side, task: Path, method: str, variant: str, rounds: int, folder: Path, cache: Path
 ) -> Found | Failed:
@@ -142,14 +155,8 @@ def run(
     command = [str(side.interpreter), str(side.script), str(task), "--method", method]
     command += ["--rounds", str(rounds), "--variant", variant, "--out", str(out)]
     command += ["--started", repr(time.time())]
-    try:
-        ended = subprocess.run(
-            command, env=environment, cwd=folder, capture_output=True, text=True, timeout=PATIENCE
-        )
-    except subprocess.TimeoutExpired:
-        return Failed(f"not done after {PATIENCE} s")
-    if ended.returncode:
-        return Failed(f"not running: {last_line(ended.stderr)}")
+    if failed := call(command, environment, folder, PATIENCE):
+        return failed
     measured = json.loads(out.with_suffix(".json").read_text())
     with np.load(out.with_suffix(".npz")) as file:
         params = dict(file)

@@ -16,6 +16,9 @@ from typing import Any
 from holdfast.jobs import share
 
 STOPPED = 130
+# Held while a run is carried out: a process does one at a time, however many threads an executor has in it,
+# since runs share the study, which is of one split at a time, and where warnings go. A run may sweep.
+one_run = threading.RLock()
 # How JAX says that it found half of a program in its cache.
 CACHE_RACE = "Error reading persistent compilation cache entry"
 

@@ -73,8 +73,7 @@ class Followed:
         """A run is over: tell what is left of it, and nothing more."""
         with self._lock:
             self._look(job)
-            if job in self._read:
-                self._read[job].over = True
+            self.leave(job)
 
     def leave(self, job: RunJob) -> None:
         """A run is carried out by who follows: nothing is to be told of it."""

@@ -22,6 +22,7 @@ from holdfast.engine.saving import Saving
 from holdfast.engine.simulate import Run, simulate
 from holdfast.errors import HoldfastWarning, RoundFailedError
 from holdfast.evaluate.measuring import measure
+from holdfast.jobs.worker import one_run
 from holdfast.metrics import Metric
 from holdfast.record.checkpoint import Checkpoint
 from holdfast.record.files import write_whole
@@ -86,9 +87,6 @@ class AtHand:
     jobs: set[RunJob] = dataclasses.field(default_factory=set)
 
 
-# A process does one run at a time, however many threads an executor has in it: they share the study, which
-# is of one split at a time, and where warnings go.
-_one_run = threading.RLock()
 # Studies of this process, by their folder.
 _at_hand: dict[Path, AtHand] = {}
 
@@ -105,7 +103,7 @@ def at_hand(folder: Path, known: AtHand) -> Iterator[None]:
 
 def carry_out(job: RunJob) -> Ended:
     """Carry a run out to its end, here."""
-    with _one_run:
+    with one_run:
         known = _at_hand.get(job.folder)
         if known is not None:
             known.jobs.add(job)

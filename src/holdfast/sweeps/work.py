@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,16 +9,13 @@ from typing import Any, NamedTuple
 from holdfast.engine.experiment import Experiment
 from holdfast.jobs.parcel import opened, packed
 from holdfast.jobs.reports import Address, reporting
-from holdfast.jobs.worker import use_settings
+from holdfast.jobs.worker import one_run, use_settings
 from holdfast.record.checkpoint import Checkpoint
 from holdfast.record.history import Record
 from holdfast.record.state import RunState
 from holdfast.sweeps.naming import Point
 from holdfast.sweeps.paths import at_point
 from holdfast.sweeps.run import Result, carry_out, own_folder
-
-# A process does one run at a time, however many threads an executor has in it; but a run may sweep.
-_one_run = threading.RLock()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +98,7 @@ class Answer(NamedTuple):
 
 def do(name: str, contents: bytes | Path, number: int) -> bytes:
     """One run, in whatever process: an `Answer`."""
-    with _one_run:
+    with one_run:
         work: Work = opened(name, contents)
         use_settings(work.settings)
         last: RunState | None = None
