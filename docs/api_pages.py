@@ -15,10 +15,11 @@ TOP = {
     "run": (
         "Running",
         "Run a method: `hf.simulate` for a number of rounds, `hf.rounds` for the state after each, "
-        "`hf.sweep` for many hyper-parameters and seeds.",
+        "`hf.sweep` for many hyper-parameters and seeds, `hf.advise` to find out which method to run.",
         [
-            "simulate", "rounds", "sweep", "pretrain", "Experiment", "Local", "Server", "Population", "join",
-            "Checkpoint", "Storage", "Engine", "CompiledEngine", "DebugEngine",
+            "simulate", "rounds", "sweep", "advise", "Advice", "Budget", "pretrain", "Experiment", "Local",
+            "Server", "Population", "join", "Checkpoint", "Storage", "Engine", "CompiledEngine",
+            "DebugEngine",
         ],
     ),
     "results": (

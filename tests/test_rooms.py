@@ -34,7 +34,7 @@ ORDER = (
     ("config",),
     ("runs",),
     ("report",),
-    ("comparison",),
+    ("comparison", "adviser"),
     ("public",),
     ("cli",),
     ("__main__",),

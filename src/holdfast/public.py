@@ -16,6 +16,7 @@ from holdfast import (
     trees,
     wires,
 )
+from holdfast.adviser import Advice, Budget, advise
 from holdfast.client_states.storage import Storage
 from holdfast.comparison import Comparison, compare, figures, report
 from holdfast.core.algorithm import Algorithm
@@ -47,7 +48,9 @@ from holdfast.sweeps.results import Sweep
 from holdfast.sweeps.sweep import sweep
 
 __all__ = [
+    "Advice",
     "Algorithm",
+    "Budget",
     "Chain",
     "Checkpoint",
     "ClientView",
@@ -88,6 +91,7 @@ __all__ = [
     "Traits",
     "Uploaded",
     "Wire",
+    "advise",
     "algorithms",
     "cohorts",
     "compare",

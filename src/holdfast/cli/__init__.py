@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import machine
+from holdfast.cli.advise import advise
 from holdfast.cli.compare import compare, report
 from holdfast.cli.console import out, said_in_one_line
 from holdfast.cli.machine import use_machine
@@ -25,6 +26,7 @@ __all__ = ["app", "main", "use_machine"]
 # In the order of `holdfast --help`.
 COMMANDS: dict[str, Callable[..., None]] = {
     "new": new,
+    "advise": advise,
     "run": run,
     "resume": resume,
     "list": list_names,

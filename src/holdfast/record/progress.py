@@ -4,7 +4,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -164,6 +164,18 @@ def of_sweep(name: str, runs: int, rounds: int, wanted: bool | None = None) -> P
         return Progress(rounds, runs)
     bar = _bar(name, runs * rounds, "label", wanted)
     return Progress(rounds, runs, all_runs=bar, live=bar)
+
+
+@contextlib.contextmanager
+def of_stages(name: str, wanted: bool | None = None) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for work in stages, whose runs are not known beforehand: called with a stage, how many of its
+    runs are over, and how many they are."""
+    if not _shown(wanted):
+        yield lambda stage, done, of: None
+        return
+    bar = _bar(name, 1, "label", wanted)
+    with bar:
+        yield lambda stage, done, of: _update(bar, label=stage, completed=done, total=max(of, 1))
 
 
 def of_command(console: "Console", runs: int, rounds: int, metric: str) -> Progress:

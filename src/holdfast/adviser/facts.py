@@ -1,0 +1,301 @@
+"""What can be told of the data before any method is tried, and by a few rounds of FedAvg."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from holdfast import algorithms
+from holdfast.adviser.problem import Problem, is_classified
+from holdfast.core.keys import host_key
+from holdfast.data.split.table import counts
+from holdfast.diagnose.curvature import curvature
+from holdfast.diagnose.dissimilarity import dissimilarity
+from holdfast.engine.simulate import simulate
+from holdfast.errors import RoundFailedError
+
+# Of a client, of the population, and of an example: what is looked at, at most.
+_ROWS, _CLIENTS, _COLUMNS = 400, 400, 64
+# Examples of a class at a client from which its mean says something.
+_LEAST = 5
+_LOOKED_AT = 5  # rounds of FedAvg
+# Beyond these a fact is called by its name.
+SKEWED, SHIFTED, UNEQUAL = 0.1, 0.3, 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """What clients and server have, in numbers.
+
+    Args:
+        clients: with data.
+        examples: of all clients, to train on.
+        sizes: smallest, median and largest client.
+        size_deviation: of the sizes, over their mean.
+        classes: how many; None where labels are numbers.
+        labels_each: classes that a client has, the median.
+        label_skew: distance between a client's mix of labels and everybody's (total variation, 0 to 1),
+            beyond what drawing as many examples at random would give; the mean over examples.
+        shift: how far means of inputs within a class differ between clients, in deviations of the class,
+            beyond chance; None where inputs are no numbers.
+        spread_shift: how far their variances differ, as a mean factor beyond chance; 1 is not at all.
+        participation: share of the clients in a round.
+        visits: how often a client takes part in all rounds.
+        parameters: of the model.
+        steps: of a client in a round, the mean.
+        gradient_skew: mean squared distance of clients' gradients from their mean, at the start and after
+            five rounds of FedAvg.
+        server_ratio: squared distance of the server's gradient from the clients' mean, over
+            `gradient_skew`, after five rounds; None without data at the server.
+        curvature: largest eigenvalue of clients' Hessians at the start, the mean over some of them.
+    """
+
+    clients: int
+    examples: int
+    sizes: tuple[int, int, int]
+    size_deviation: float
+    classes: int | None
+    labels_each: float | None
+    label_skew: float | None
+    shift: float
+    spread_shift: float
+    has_inputs: bool
+    participation: float
+    visits: float
+    parameters: int
+    steps: float
+    gradient_skew: tuple[float, float] | None
+    server_ratio: float | None
+    curvature: float | None
+
+    @property
+    def disagreement(self) -> float:
+        """How much clients disagree, from 0 to 1: labels or inputs, whichever differ more."""
+        return min(1.0, max(self.label_skew or 0.0, self.shift / 2))
+
+    @property
+    def server_near(self) -> bool:
+        """Whether the server's data is nearer to the clients' mean than they are themselves."""
+        return self.server_ratio is not None and self.server_ratio < 1
+
+    @property
+    def why_disagree(self) -> str:
+        """What clients disagree about, in words."""
+        if (self.label_skew or 0.0) > SKEWED:
+            return f"labels differ between clients ({self.label_skew:.2f} of 1)"
+        if self.shift > SHIFTED:
+            return f"inputs of a class differ between clients ({self.shift:.1f} deviations)"
+        return "clients are much alike, so that there is little to correct"
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Names and what is to be said of them."""
+        low, middle, high = self.sizes
+        unequal = self.size_deviation >= 0.05
+        sizes = f"deviation {self.size_deviation:.2f} of the mean" if unequal else "equal"
+        many = f"{self.clients:,} with {self.examples:,} examples; {low} to {high} each"
+        yield "clients", f"{many}, median {middle}, {sizes}"
+        if self.label_skew is None:
+            yield "labels", "numbers"
+        else:
+            level = _level(self.label_skew, (SKEWED, 0.3, 0.6))
+            apart = f"mixes differ by {self.label_skew:.2f} of 1 beyond chance: {level}"
+            yield (
+                "labels",
+                f"{self.classes} classes, {self.labels_each:g} at a client (median); {apart}",
+            )
+        if self.has_inputs:
+            level = _level(self.shift, (0.15, SHIFTED, 1.0))
+            means = "means" if self.label_skew is None else "means within a class"
+            apart = f"{means} differ by {self.shift:.2f} deviations beyond chance"
+            yield "inputs", f"{apart}, variances by a factor {self.spread_shift:.2f}: {level}"
+        else:
+            yield "inputs", "no plain numbers; not compared"
+        share = f"{100 * self.participation:.3g} % of the clients a round"
+        yield "participation", f"{share}; each comes {self.visits:.1f} times in all"
+        each = f"{self.examples / self.clients:.0f} examples at a client"
+        yield (
+            "model",
+            f"{self.parameters:,} parameters for {each}; {self.steps:.0f} local steps a round",
+        )
+        if self.gradient_skew is not None:
+            before, after = self.gradient_skew
+            apart = f"mean squared distance from their mean {before:.3g} at first"
+            yield "gradients", f"{apart}, {after:.3g} after {_LOOKED_AT} rounds"
+        if self.server_ratio is not None:
+            near = "nearer to" if self.server_near else "farther from"
+            ratio = f"xi^2 / G^2 = {self.server_ratio:.2g}"
+            yield "server", f"its gradient is {near} the clients' mean than theirs are ({ratio})"
+        if self.curvature is not None:
+            yield (
+                "curvature",
+                f"largest eigenvalue of a client's Hessian {self.curvature:.3g} at first",
+            )
+
+
+def _level(value: float, bounds: tuple[float, float, float]) -> str:
+    words = ("none to speak of", "some", "much", "very much")
+    return words[sum(value > bound for bound in bounds)]
+
+
+def facts(problem: Problem, look: bool = True) -> Facts:
+    """What there is to know; with a `look`, also by a few rounds of FedAvg and eigenvalues."""
+    clients, able = problem.clients, problem.able
+    sizes = clients.sizes[able]
+    shapes = jax.eval_shape(problem.model.init, host_key(0), clients.examples)
+    participation = problem.participation
+    classes = labels_each = skew = None
+    if is_classified(problem):
+        table = counts(clients)[able]
+        classes, labels_each = table.shape[1], float(np.median((table > 0).sum(1)))
+        skew = label_skew(table)
+    inputs = _inputs(problem)
+    shift, spread = (0.0, 1.0) if inputs is None else feature_shift(*inputs)
+    gradients, ratio = _gradients(problem) if look else (None, None)
+    return Facts(
+        clients=len(able),
+        examples=int(sizes.sum()),
+        sizes=(int(sizes.min()), int(np.median(sizes)), int(sizes.max())),
+        size_deviation=float(sizes.std() / sizes.mean()),
+        classes=classes,
+        labels_each=labels_each,
+        label_skew=skew,
+        shift=shift,
+        spread_shift=spread,
+        has_inputs=inputs is not None,
+        participation=participation,
+        visits=participation * problem.rounds,
+        parameters=sum(int(np.prod(a.shape)) for a in jax.tree.leaves(shapes)),
+        steps=_steps(problem, sizes),
+        gradient_skew=gradients,
+        server_ratio=ratio,
+        curvature=_curvature(problem) if look else None,
+    )
+
+
+def label_skew(table: np.ndarray) -> float:
+    """Mean total variation between clients' mixes of labels and everybody's, beyond that of mixes drawn at
+    random.
+
+    Example:
+        >>> apart, alike = np.array([[50, 0], [0, 50]]), np.array([[25, 25], [25, 25]])
+        >>> round(label_skew(apart), 1), label_skew(alike)
+        (0.4, 0.0)
+    """
+    sizes = table.sum(1)
+    whole = table.sum(0) / sizes.sum()
+
+    def distance(found: np.ndarray) -> float:
+        each = np.abs(found / sizes[:, None] - whole).sum(1) / 2
+        return float(np.average(each, weights=sizes))
+
+    rng = np.random.default_rng(0)
+    chance = np.mean([distance(rng.multinomial(sizes, whole)) for _ in range(20)])
+    return max(0.0, distance(table) - float(chance))
+
+
+def _inputs(problem: Problem) -> tuple[list[np.ndarray], list[np.ndarray]] | None:
+    """Inputs and classes of some clients; None where inputs are no array of real numbers."""
+    x, y = getattr(problem.clients.examples, "x", None), problem.clients.examples.y
+    if (
+        x is None
+        or not hasattr(x, "dtype")
+        or np.dtype(x.dtype).kind not in "fiu"
+        or np.ndim(x) < 2
+    ):
+        return None
+    if np.dtype(x.dtype).kind in "iu" and np.dtype(x.dtype).itemsize > 1:  # numbers of words
+        return None
+    rng = np.random.default_rng(0)
+    chosen = problem.able
+    if len(chosen) > _CLIENTS:
+        chosen = np.sort(rng.choice(chosen, _CLIENTS, replace=False))
+    width = int(np.prod(np.shape(x)[1:]))
+    onto = rng.normal(size=(width, _COLUMNS)) / np.sqrt(width) if width > _COLUMNS else None
+    classified = is_classified(problem)
+    inputs, labels = [], []
+    for i in chosen:
+        rows = problem.clients.rows(int(i))
+        rows = rows if len(rows) <= _ROWS else rng.choice(rows, _ROWS, replace=False)
+        found = np.asarray(x[rows], np.float64).reshape(len(rows), -1)
+        inputs.append(found if onto is None else found @ onto)
+        labels.append(np.asarray(y)[rows].ravel() if classified else np.zeros(len(rows), int))
+    return inputs, labels
+
+
+def feature_shift(inputs: list[np.ndarray], labels: list[np.ndarray]) -> tuple[float, float]:
+    """How far means and variances within a class differ between clients, beyond chance: in deviations of the
+    class, and as a mean factor.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> alike = [rng.normal(size=(100, 3)) for _ in range(20)]
+        >>> moved = [a + rng.normal(size=3) for a in alike]
+        >>> one_class = [np.zeros(100, int)] * 20
+        >>> [round(feature_shift(some, one_class)[0], 1) for some in (alike, moved)]
+        [0.0, 1.0]
+    """
+    everything, classes = np.concatenate(inputs), np.concatenate(labels)
+    squares: list[float] = []
+    factors: list[float] = []
+    weights: list[int] = []
+    for label in np.unique(classes):
+        groups = [x[y == label] for x, y in zip(inputs, labels, strict=True)]
+        groups = [g for g in groups if len(g) >= _LEAST]
+        if len(groups) < 2:
+            continue
+        of_class = np.concatenate(groups)
+        # Within clients, so that what differs between them is not in the unit.
+        inside = np.sum([len(g) * g.var(0) for g in groups], 0) / (len(of_class) - len(groups))
+        kept = inside > 1e-6 * max(1e-12, float(everything.var(0).max()))
+        if not kept.any():
+            continue
+        centre = of_class.mean(0)
+        for g in groups:
+            off = ((g.mean(0) - centre) ** 2 / np.where(kept, inside, 1.0))[kept]
+            squares.append(float(off.mean()) - 1 / len(g))
+            # The median column: some are constant in a small group, whose logarithm is anything.
+            ratio = np.abs(np.log(np.maximum(g.var(0, ddof=1)[kept] / inside[kept], 1e-9)))
+            # Of the logarithm of a variance from n numbers, which half of them exceed by chance.
+            chance = 0.6745 * np.sqrt(2 / (len(g) - 1))
+            factors.append(max(0.0, float(np.median(ratio)) - chance))
+            weights.append(len(g))
+    if not weights:
+        return 0.0, 1.0
+    mean = float(np.average(squares, weights=weights))
+    spread = float(np.exp(np.average(factors, weights=weights)))
+    return float(np.sqrt(max(0.0, mean))), spread
+
+
+def _steps(problem: Problem, sizes: np.ndarray) -> float:
+    local = problem.local
+    if local.steps is not None:
+        return float(local.steps)
+    batch = sizes if local.batch_size is None else np.minimum(local.batch_size, sizes)
+    return float((np.ceil(sizes / batch) * (local.epochs or 1)).mean())
+
+
+def _gradients(problem: Problem) -> tuple[tuple[float, float] | None, float | None]:
+    """How far clients' gradients are apart, and the server's from them: at the start and some rounds on."""
+    some = None if len(problem.able) <= 32 else 32
+    watch = dissimilarity(clients=some)
+    given = problem.experiment(algorithms.fedavg(), problem.local, 0, (watch,))
+    try:
+        history = simulate(given, rounds=_LOOKED_AT, progress=False).history
+    except RoundFailedError:
+        return None, None
+    apart = [float(value) for value in history["G2_clients"]]
+    server = None
+    if "xi2_server" in history.columns and apart[-1] > 0:
+        server = float(np.mean(history["xi2_server"]) / np.mean(apart))
+    return (apart[0], apart[-1]), server
+
+
+def _curvature(problem: Problem) -> float | None:
+    """Of a few clients, since it costs eigenvalues of a Hessian for each."""
+    few = problem.able[np.linspace(0, len(problem.able) - 1, min(5, len(problem.able))).astype(int)]
+    found: Any = curvature(
+        problem.model, problem.clients.subset(few), problem.params, examples=64, progress=False
+    )
+    return float(found.smoothness.mean())
