@@ -3,26 +3,90 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from holdfast import algorithms
 from holdfast.adviser.advice import Advice
 from holdfast.adviser.advise import advise
 from holdfast.adviser.budget import Budget
 from holdfast.config.build import sections
-from holdfast.config.file import ExperimentFile, locate
-from holdfast.config.joined import federation
+from holdfast.config.file import ExperimentFile, KeyPath, locate
+from holdfast.config.joined import Federation, federation
 from holdfast.config.making import located, make_local
+from holdfast.config.population import load_dataset
+from holdfast.config.server import at_server
+from holdfast.config.sweep import swept_methods
 from holdfast.core.local import Local
 from holdfast.engine.server import Server
 from holdfast.errors import HoldfastError
+from holdfast.trees import Tree
 
+# Of every client's examples, where the file sets none apart.
 _SHARE = 0.2
+# Keys that would change what methods are judged by, and what is so in a race.
+_REFUSED: tuple[tuple[KeyPath, str], ...] = (
+    (
+        ("population",),
+        "several populations have no one measure to rank methods by; ask for each on its own",
+    ),
+    (("select",), "`select` changes no result, only what travels; leave it out here"),
+    (("window",), "a target is reached at the first evaluation there; leave out `window`"),
+    (("evaluate", "patience"), "methods are judged by their last round; leave out `patience`"),
+    (("evaluate", "keep"), "methods are judged by their last round; leave out `keep`"),
+    (("evaluate", "choose_by"), "methods are judged by their last round; leave out `choose_by`"),
+    (("evaluate", "adapt"), "local steps of clients' own are tried anyway; leave out `adapt`"),
+    (("server", "data_sharing"), "no method is tried with shared data; leave out `data_sharing`"),
+    (("partition", "repeats"), "advice is on one split of the data; leave out `repeats`"),
+    (("partition", "splits"), "advice is on one split of the data; leave out `splits`"),
+)
 
 
 def without_methods(file: ExperimentFile) -> ExperimentFile:
     """The file with FedAvg alone, which is what a file without a method stands for."""
     values = {k: v for k, v in file.values.items() if k not in ("algorithm", "sweep")}
     return dataclasses.replace(file, values={**values, "algorithm": [{"name": "fedavg"}]})
+
+
+class Asked(NamedTuple):
+    """What a file says of a problem, whatever methods it names."""
+
+    trained: Federation
+    local: Local
+    server: Server | None
+    # Where all methods begin, if the server trains before; its seed is 0.
+    params: Tree
+    rounds: int
+    target: float | None
+
+
+def asked(file: ExperimentFile) -> Asked:
+    """The problem of a file; refuses what a race would judge otherwise."""
+    plain = without_methods(file)
+    given = sections(plain)
+    for at, why in _REFUSED:
+        if _written(file, at):
+            raise file.error(at, f"{why}.")
+    if given.metric not in (None, "accuracy", "loss", "personal_accuracy", "personal_loss"):
+        raise file.error(
+            ("metric",),
+            f"methods are ranked by accuracy or loss on held-out examples, and `metric` is {given.metric}; "
+            f"leave it out.",
+        )
+    trained = federation(plain, given)
+    (swept,) = swept_methods(plain, {}, given.algorithm)
+    own = at_server(swept, algorithms.fedavg(), trained.server_data)
+    params = None
+    if own.pretraining is not None:
+        params = own.pretraining.start(trained.model, 0)
+    local = make_local(plain, ("local",), given.local)
+    return Asked(trained, local, own.server, params, given.rounds, given.target)
+
+
+def _written(file: ExperimentFile, at: KeyPath) -> bool:
+    found: Any = file.values
+    for key in at:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found not in (None, False, [], 1)
 
 
 def advise_file(
@@ -36,45 +100,24 @@ def advise_file(
     progress: bool | None = None,
 ) -> Advice:
     """Which method the data of an experiment file needs; its methods, if it has any, are not looked at."""
-    plain = without_methods(file)
-    given = sections(plain)
-    for section, why in (
-        ("population", "several populations have no one measure to rank methods by"),
-    ):
-        if getattr(given, section):
-            raise file.error((section,), f"{why}; ask for each population on its own.")
-    if given.select:
-        raise file.error(
-            ("select",), "`select` changes no result, only what travels; leave it out here."
-        )
-    plain = _with_validation(plain, given)
-    given = sections(plain)
-    trained = federation(plain, given)
-    local = make_local(plain, ("local",), given.local)
-    server = _server(plain, given, trained.server_data, local)
-    target = given.target
-    if given.metric not in (None, "accuracy", "loss", "personal_accuracy", "personal_loss"):
-        raise file.error(
-            ("metric",),
-            f"methods are ranked by accuracy or loss on held-out examples, and `metric` is {given.metric}; "
-            f"leave it out.",
-        )
-    if trained.validations is None:
+    plain = _with_validation(file)
+    found = asked(plain)
+    if found.trained.validations is None:
         raise file.error(
             ("evaluate", "validation"), "no client has examples to judge by; give a larger share."
         )
-    rounds = budget.rounds or given.rounds
     with located(plain, ()):
         return advise(
-            trained.model,
-            trained.clients,
-            local,
-            dataclasses.replace(budget, rounds=rounds),
+            found.trained.model,
+            found.trained.clients,
+            found.local,
+            dataclasses.replace(budget, rounds=budget.rounds or found.rounds),
             goal=goal,  # type: ignore[arg-type]
-            target=target,
-            held_out=trained.validations,
-            cohort=trained.cohort,
-            server=server,
+            target=found.target,
+            held_out=found.trained.validations,
+            cohort=found.trained.cohort,
+            server=found.server,
+            params=found.params,
             methods=methods,
             race=race,
             folder=folder,
@@ -83,26 +126,15 @@ def advise_file(
         )
 
 
-def _with_validation(file: ExperimentFile, given: Any) -> ExperimentFile:
+def _with_validation(file: ExperimentFile) -> ExperimentFile:
     """With examples set apart to judge by, if the file has none; data that has some is left alone."""
+    given = sections(without_methods(file))
     if given.evaluate.validation is not None:
         return file
-    from holdfast.config.population import load_dataset
-
-    dataset = load_dataset(file, ("data",), given.data)
-    if dataset.validation is not None:
+    if load_dataset(file, ("data",), given.data).validation is not None:
         return file
     evaluate = {**file.values.get("evaluate", {}), "validation": _SHARE}
     return dataclasses.replace(file, values={**file.values, "evaluate": evaluate})
-
-
-def _server(file: ExperimentFile, given: Any, source: Any, local: Local) -> Server | None:
-    if given.server is None:
-        return None
-    own = given.server.local
-    trains = local if own is None else make_local(file, ("server", "local"), own)
-    with located(file, ("server",)):
-        return Server(source, trains, gradient_batch_size=given.server.gradient_batch_size)
 
 
 def advised_file(file: ExperimentFile, advice: Advice) -> str:
