@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import holdfast as hf
-from holdfast.adviser import ranking, words
+from holdfast.adviser import gaps, ranking, words
 from holdfast.adviser.candidates import Contestant, candidates
 from holdfast.adviser.facts import facts, feature_shift, label_skew
 from holdfast.adviser.problem import problem
@@ -186,7 +186,7 @@ class TestRace:
 
     def test_a_stopped_race_comes_to_the_same(self, raced, tmp_path, monkeypatch):
         _, advice = raced
-        from holdfast.adviser import race as stages
+        from holdfast.adviser import course as stages
 
         plain, left = stages.do, iter(range(7))
 
@@ -217,6 +217,26 @@ class TestRace:
             return {e: dataclasses.replace(s, seconds=()) for e, s in scores.items()}
 
         assert values(found) == values(advice.race.scores)
+
+    def test_neighbours_change_one_value_a_little(self):
+        found = Contestant("feddyn", (("alpha", 0.1), ("weighting", "examples")), 0.5).neighbours()
+        changed = {(dict(c.arguments)["alpha"], c.learning_rate) for c in found}
+        assert changed == {(0.1, 0.9), (0.1, 0.2778), (0.03, 0.5), (0.3, 0.5)}
+        mixed = Contestant("flix", (("alpha", 0.5),)).neighbours()
+        assert [dict(c.arguments)["alpha"] for c in mixed] == [0.35, 0.65]
+
+    def test_ties_have_more_seeds_and_clear_differences_none(self, raced):
+        _, advice = raced
+        race, problem = advice.race, advice.problem
+        own = {c: race.last(c)[1] for c in race.finalists if not c.adapt}
+        (_, best), (_, other) = sorted(own.items(), key=lambda p: -len(p[1]))
+        at_three = gaps.difference(problem, best[:3], other[:3])
+        seeds = [len(scores) for scores in own.values()]
+        assert (min(seeds) == 3) == (not at_three.is_tie)
+        assert max(seeds) <= 10
+        # Nobody stopped while they could not be told apart and there was room.
+        last = gaps.difference(problem, best, other)
+        assert not last.is_tie or min(seeds) == 10
 
     def test_a_folder_of_another_problem_is_refused(self, raced):
         folder, _ = raced
@@ -303,7 +323,7 @@ class TestRanking:
     def test_who_never_gets_there_is_behind(self):
         asked = posed("rounds", 0.7)
         ours, theirs = [score(0.8, curve=(0.5, 0.8))] * 3, [score(0.6, curve=(0.5, 0.6))] * 3
-        gap = ranking.difference(asked, ours, theirs)
+        gap = gaps.difference(asked, ours, theirs)
         assert math.isinf(gap.value)
         assert not gap.is_tie
 
@@ -313,7 +333,7 @@ class TestRanking:
         a, b = rng.random((3, 20)), rng.random((3, 20))
         ours = [score(float(v.mean()), v) for v in a]
         theirs = [score(float(v.mean()), v) for v in b]
-        gap = ranking.quality_gap(asked, ours, theirs)
+        gap = gaps.quality_gap(asked, ours, theirs)
         each = (a - b).mean(0)
         over_clients = each.var(ddof=1) / 20
         over_seeds = (a - b).mean(1).var(ddof=1) / 3
@@ -398,6 +418,35 @@ class TestCommand:
         assert [m.label for m in study.methods][-2:] == ["local_only", "centralised"]
         assert (tmp_path / "advice/mine/advice.html").exists()
         assert json.loads((tmp_path / "advice/mine/race/race.json").read_text())["over"]
+
+    @pytest.mark.parametrize(
+        ("more", "said"),
+        [
+            ("[evaluate]\npatience = 3\nvalidation = 0.2", "leave out `patience`"),
+            ("[evaluate]\nadapt = true", "leave out `adapt`"),
+            ("[server]\nexamples = 20\ndata_sharing = true", "leave out `data_sharing`"),
+        ],
+    )
+    def test_what_a_race_would_judge_otherwise_is_refused(self, tmp_path, more, said):
+        from holdfast.adviser.from_file import advise_file
+        from holdfast.config.file import read
+
+        (tmp_path / "mine.toml").write_text(f"{FILE}{more}\n")
+        with pytest.raises(hf.HoldfastError, match=said):
+            advise_file(read(tmp_path / "mine.toml"), hf.Budget(), race=False)
+
+    def test_training_at_the_server_before_is_where_all_begin(self, tmp_path):
+        from holdfast.adviser.from_file import asked
+        from holdfast.config.file import read
+
+        server = (
+            "[server]\nexamples = 40\npretrain = 3\nlocal = { learning_rate = 0.1, steps = 5 }\n"
+        )
+        (tmp_path / "mine.toml").write_text(FILE + server)
+        found = asked(read(tmp_path / "mine.toml"))
+        expected = hf.pretrain(found.trained.model, found.server, 3, 0)
+        np.testing.assert_array_equal(found.params["weights"], expected["weights"])
+        assert float(np.abs(expected["weights"]).max()) > 0
 
     def test_facts_alone_are_labelled(self, tmp_path):
         from typer.testing import CliRunner

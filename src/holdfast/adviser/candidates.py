@@ -17,6 +17,16 @@ BASELINE = "fedavg"
 # Around the step size that is given: for FedAvg, whose best is where the others begin, and around that.
 SCOUTED = (0.1, 0.3, 1.0, 3.0, 10.0)
 AROUND = (1.0, 0.3, 3.0)
+# From a good step size to its neighbours, and values of methods' own from the smallest on.
+FINER = 1.8
+LADDERS: Mapping[str, tuple[float, ...]] = {
+    "alpha": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
+    "mu": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
+    "learning_rate": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3),
+    "momentum": (0.3, 0.5, 0.7, 0.8, 0.9, 0.95),
+    "gamma": (0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0),
+}
+_MIXTURES = (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)
 _LAST_LAYER = "classifier"
 # Of these the objective is a mean over clients unless they are told otherwise.
 _WEIGHTED = (
@@ -71,6 +81,22 @@ class Contestant:
             given["mask"] = Begins((given["mask"],))
         made: Algorithm = getattr(algorithms, self.name)(**given)
         return dataclasses.replace(made, adapt=True) if self.adapt else made
+
+    def neighbours(self) -> "list[Contestant]":
+        """The same method with one value changed a little: its step size, or one of its own."""
+        found = []
+        if self.learning_rate is not None:
+            rates = (self.learning_rate * FINER, self.learning_rate / FINER)
+            found += [dataclasses.replace(self, learning_rate=float(f"{r:.4g}")) for r in rates]
+        for place, (name, value) in enumerate(self.arguments):
+            if not isinstance(value, float):
+                continue
+            ladder = _MIXTURES if self.name == "flix" else LADDERS.get(name, ())
+            beside = [v for v in ladder if v < value][-1:] + [v for v in ladder if v > value][:1]
+            for other in beside:
+                changed = (*self.arguments[:place], (name, other), *self.arguments[place + 1 :])
+                found.append(dataclasses.replace(self, arguments=changed))
+        return found
 
     def local(self, given: Local) -> Local:
         """Local steps with its step size."""
@@ -190,7 +216,7 @@ def candidates(
         ),
         Candidate(
             "fedadam",
-            "step sizes of its own for every parameter at the server",
+            "the server has a step size of its own for every parameter",
             _values("learning_rate", 0.01, 0.03, 0.003),
             0.3,
         ),

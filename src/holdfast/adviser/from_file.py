@@ -86,7 +86,10 @@ def _written(file: ExperimentFile, at: KeyPath) -> bool:
     found: Any = file.values
     for key in at:
         found = found.get(key) if isinstance(found, dict) else None
-    return found not in (None, False, [], 1)
+    if isinstance(found, bool):
+        return found
+    # A window of one evaluation is none.
+    return found not in (None, [], 1)
 
 
 def advise_file(
