@@ -86,7 +86,7 @@ class TestFacts:
         inputs = [rng.normal(size=(200, 4)) * 3 + 3 * m for m in moves]
         shift, spread = feature_shift(inputs, [np.zeros(200, int)] * 50)
         assert shift == pytest.approx(np.sqrt(((moves - moves.mean(0)) ** 2).mean()), rel=0.05)
-        assert spread == pytest.approx(1.0, abs=0.05)
+        assert spread < 0.05
 
     def test_labels_alone_shift_nothing(self):
         rng = np.random.default_rng(0)
@@ -97,7 +97,7 @@ class TestFacts:
     def test_variances_that_differ_are_seen(self):
         rng = np.random.default_rng(0)
         inputs = [rng.normal(size=(200, 3)) * (4.0 if i % 2 else 1.0) for i in range(10)]
-        assert feature_shift(inputs, [np.zeros(200, int)] * 10)[1] > 1.5
+        assert feature_shift(inputs, [np.zeros(200, int)] * 10)[1] > 0.5
 
     def test_facts_of_a_population(self):
         found = facts(posed(), look=False)

@@ -1,8 +1,8 @@
 """What can be told of the data before any method is tried, and by a few rounds of FedAvg."""
 
 import dataclasses
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -13,6 +13,8 @@ from holdfast.core.keys import host_key
 from holdfast.data.split.table import counts
 from holdfast.diagnose.curvature import curvature
 from holdfast.diagnose.dissimilarity import dissimilarity
+from holdfast.diagnose.drift import NAME as DRIFT
+from holdfast.diagnose.drift import drift
 from holdfast.engine.simulate import simulate
 from holdfast.errors import RoundFailedError
 
@@ -40,11 +42,14 @@ class Facts:
             beyond what drawing as many examples at random would give; the mean over examples.
         shift: how far means of inputs within a class differ between clients, in deviations of the class,
             beyond chance; None where inputs are no numbers.
-        spread_shift: how far their variances differ, as a mean factor beyond chance; 1 is not at all.
+        covariance_shift: how far their covariances do, relative to the size of the class's, beyond chance.
         participation: share of the clients in a round.
         visits: how often a client takes part in all rounds.
         parameters: of the model.
         steps: of a client in a round, the mean.
+        drift: drift diversity of the clients' updates (`hf.diagnose.drift`) in the first round of FedAvg and
+            in the fifth; None where nothing could be run.
+        drifting: the layer in which it is largest then.
         gradient_skew: mean squared distance of clients' gradients from their mean, at the start and after
             five rounds of FedAvg.
         server_ratio: squared distance of the server's gradient from the clients' mean, over
@@ -60,12 +65,14 @@ class Facts:
     labels_each: float | None
     label_skew: float | None
     shift: float
-    spread_shift: float
+    covariance_shift: float
     has_inputs: bool
     participation: float
     visits: float
     parameters: int
     steps: float
+    drift: tuple[float, float] | None
+    drifting: str
     gradient_skew: tuple[float, float] | None
     server_ratio: float | None
     curvature: float | None
@@ -109,7 +116,10 @@ class Facts:
             level = _level(self.shift, (0.15, SHIFTED, 1.0))
             means = "means" if self.label_skew is None else "means within a class"
             apart = f"{means} differ by {self.shift:.2f} deviations beyond chance"
-            yield "inputs", f"{apart}, variances by a factor {self.spread_shift:.2f}: {level}"
+            yield (
+                "inputs",
+                f"{apart}, covariances by {self.covariance_shift:.2f} of their size: {level}",
+            )
         else:
             yield "inputs", "no plain numbers; not compared"
         share = f"{100 * self.participation:.3g} % of the clients a round"
@@ -119,6 +129,11 @@ class Facts:
             "model",
             f"{self.parameters:,} parameters for {each}; {self.steps:.0f} local steps a round",
         )
+        if self.drift is not None:
+            before, after = self.drift
+            values = f"drift diversity {before:.2g} at first, {after:.2g} after {_LOOKED_AT} rounds"
+            where = f"; largest in `{self.drifting}`" if self.drifting else ""
+            yield "updates", f"{values} (1 is orthogonal, alike is 1 / clients of a round){where}"
         if self.gradient_skew is not None:
             before, after = self.gradient_skew
             apart = f"mean squared distance from their mean {before:.3g} at first"
@@ -151,8 +166,8 @@ def facts(problem: Problem, look: bool = True) -> Facts:
         classes, labels_each = table.shape[1], float(np.median((table > 0).sum(1)))
         skew = label_skew(table)
     inputs = _inputs(problem)
-    shift, spread = (0.0, 1.0) if inputs is None else feature_shift(*inputs)
-    gradients, ratio = _gradients(problem) if look else (None, None)
+    shift, spread = (0.0, 0.0) if inputs is None else feature_shift(*inputs)
+    seen = _look(problem) if look else _NOTHING_SEEN
     return Facts(
         clients=len(able),
         examples=int(sizes.sum()),
@@ -162,14 +177,16 @@ def facts(problem: Problem, look: bool = True) -> Facts:
         labels_each=labels_each,
         label_skew=skew,
         shift=shift,
-        spread_shift=spread,
+        covariance_shift=spread,
         has_inputs=inputs is not None,
         participation=participation,
         visits=participation * problem.rounds,
         parameters=sum(int(np.prod(a.shape)) for a in jax.tree.leaves(shapes)),
         steps=_steps(problem, sizes),
-        gradient_skew=gradients,
-        server_ratio=ratio,
+        drift=seen.drift,
+        drifting=seen.drifting,
+        gradient_skew=seen.gradients,
+        server_ratio=seen.server_ratio,
         curvature=_curvature(problem) if look else None,
     )
 
@@ -225,8 +242,8 @@ def _inputs(problem: Problem) -> tuple[list[np.ndarray], list[np.ndarray]] | Non
 
 
 def feature_shift(inputs: list[np.ndarray], labels: list[np.ndarray]) -> tuple[float, float]:
-    """How far means and variances within a class differ between clients, beyond chance: in deviations of the
-    class, and as a mean factor.
+    """How far means and covariances within a class differ between clients, beyond chance: in deviations of
+    the class, and relative to the size of its covariance.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -237,35 +254,43 @@ def feature_shift(inputs: list[np.ndarray], labels: list[np.ndarray]) -> tuple[f
         [0.0, 1.0]
     """
     everything, classes = np.concatenate(inputs), np.concatenate(labels)
-    squares: list[float] = []
-    factors: list[float] = []
+    rng = np.random.default_rng(0)
+    means: list[float] = []
+    covariances: list[float] = []
     weights: list[int] = []
     for label in np.unique(classes):
         groups = [x[y == label] for x, y in zip(inputs, labels, strict=True)]
         groups = [g for g in groups if len(g) >= _LEAST]
         if len(groups) < 2:
             continue
-        of_class = np.concatenate(groups)
+        sizes = [len(g) for g in groups]
         # Within clients, so that what differs between them is not in the unit.
-        inside = np.sum([len(g) * g.var(0) for g in groups], 0) / (len(of_class) - len(groups))
-        kept = inside > 1e-6 * max(1e-12, float(everything.var(0).max()))
+        inside = [g - g.mean(0) for g in groups]
+        rows = np.concatenate(inside)
+        variance = (rows**2).sum(0) / (len(rows) - len(groups))
+        kept = variance > 1e-6 * max(1e-12, float(everything.var(0).max()))
         if not kept.any():
             continue
-        centre = of_class.mean(0)
+        centre = np.concatenate(groups).mean(0)
         for g in groups:
-            off = ((g.mean(0) - centre) ** 2 / np.where(kept, inside, 1.0))[kept]
-            squares.append(float(off.mean()) - 1 / len(g))
-            # The median column: some are constant in a small group, whose logarithm is anything.
-            ratio = np.abs(np.log(np.maximum(g.var(0, ddof=1)[kept] / inside[kept], 1e-9)))
-            # Of the logarithm of a variance from n numbers, which half of them exceed by chance.
-            chance = 0.6745 * np.sqrt(2 / (len(g) - 1))
-            factors.append(max(0.0, float(np.median(ratio)) - chance))
-            weights.append(len(g))
+            off = ((g.mean(0) - centre) ** 2 / np.where(kept, variance, 1.0))[kept]
+            means.append(float(off.mean()) - 1 / len(g))
+        apart = _covariances_apart(inside)
+        by_chance = _covariances_apart(np.split(rng.permutation(rows), np.cumsum(sizes)[:-1]))
+        covariances += (apart - by_chance).tolist()
+        weights += sizes
     if not weights:
-        return 0.0, 1.0
-    mean = float(np.average(squares, weights=weights))
-    spread = float(np.exp(np.average(factors, weights=weights)))
-    return float(np.sqrt(max(0.0, mean))), spread
+        return 0.0, 0.0
+    found = [max(0.0, float(np.average(v, weights=weights))) for v in (means, covariances)]
+    return float(np.sqrt(found[0])), float(np.sqrt(found[1]))
+
+
+def _covariances_apart(groups: Sequence[np.ndarray]) -> np.ndarray:
+    """Squared distance of each group's covariance from that of all, over its squared size."""
+    whole = np.concatenate(groups)
+    shared = whole.T @ whole / len(whole)
+    each = [g.T @ g / len(g) - shared for g in groups]
+    return np.array([(d**2).sum() for d in each]) / max(float((shared**2).sum()), 1e-30)
 
 
 def _steps(problem: Problem, sizes: np.ndarray) -> float:
@@ -276,20 +301,41 @@ def _steps(problem: Problem, sizes: np.ndarray) -> float:
     return float((np.ceil(sizes / batch) * (local.epochs or 1)).mean())
 
 
-def _gradients(problem: Problem) -> tuple[tuple[float, float] | None, float | None]:
-    """How far clients' gradients are apart, and the server's from them: at the start and some rounds on."""
+class _Seen(NamedTuple):
+    """What a few rounds of FedAvg show."""
+
+    gradients: tuple[float, float] | None
+    server_ratio: float | None
+    drift: tuple[float, float] | None
+    drifting: str
+
+
+_NOTHING_SEEN = _Seen(None, None, None, "")
+
+
+def _look(problem: Problem) -> _Seen:
+    """How far clients' gradients and updates are apart, and the server's from them."""
     some = None if len(problem.able) <= 32 else 32
-    watch = dissimilarity(clients=some)
-    given = problem.experiment(algorithms.fedavg(), problem.local, 0, (watch,))
+    watch = (dissimilarity(clients=some), drift())
+    given = problem.experiment(algorithms.fedavg(), problem.local, 0, watch)
     try:
         history = simulate(given, rounds=_LOOKED_AT, progress=False).history
     except RoundFailedError:
-        return None, None
+        return _NOTHING_SEEN
     apart = [float(value) for value in history["G2_clients"]]
     server = None
     if "xi2_server" in history.columns and apart[-1] > 0:
         server = float(np.mean(history["xi2_server"]) / np.mean(apart))
-    return (apart[0], apart[-1]), server
+    before = f"{DRIFT}/"
+    layers = {
+        name.removeprefix(before): float(np.mean(history[name]))
+        for name in history.columns
+        if name.startswith(before)
+    }
+    most = max(layers, key=layers.__getitem__) if len(layers) > 1 else ""
+    drifts = [float(value) for value in history[DRIFT]] if DRIFT in history.columns else []
+    ends = (drifts[0], drifts[-1]) if drifts else None
+    return _Seen((apart[0], apart[-1]), server, ends, most)
 
 
 def _curvature(problem: Problem) -> float | None:
