@@ -32,7 +32,7 @@ from holdfast.engine.watching import carried
 from holdfast.errors import HoldfastError, RoundFailedError
 from holdfast.evaluate.evaluators import Personal
 from holdfast.evaluate.protocol import EvaluationView, Evaluator, ServerData
-from holdfast.record.history import DETAILS, History, Record
+from holdfast.record.history import History, Record, with_details
 from holdfast.record.ledger import Entry, Ledger
 from holdfast.record.state import RunState
 from holdfast.trees import Tree, describe_shapes, float_type, nbytes, signature
@@ -337,13 +337,4 @@ class Simulation:
                     about=("evaluate",),
                 )
             measured |= found
-        return _apart(measured)
-
-
-def _apart(measured: dict[str, Any]) -> dict[str, Any]:
-    """What is more than one number under a name of its own, as plain lists: a save and a file have it so."""
-    several = {name: value for name, value in measured.items() if np.ndim(value) > 0}
-    numbers = {name: value for name, value in measured.items() if name not in several}
-    if not several:
-        return numbers
-    return numbers | {DETAILS: {name: np.asarray(v).tolist() for name, v in several.items()}}
+        return with_details(measured)

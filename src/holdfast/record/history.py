@@ -275,6 +275,19 @@ class History:
         return [[_cell(record.get(n, "" if record else "...")) for n in names] for record in shown]
 
 
+def with_details(measured: Record) -> Record:
+    """What is more than one number under a name of its own, as plain lists: a save and a file have it so."""
+    several = {name: value for name, value in measured.items() if _is_several(value)}
+    numbers = {name: value for name, value in measured.items() if name not in several}
+    if not several:
+        return numbers
+    return numbers | {DETAILS: {name: np.asarray(v).tolist() for name, v in several.items()}}
+
+
+def _is_several(value: Any) -> bool:
+    return getattr(value, "ndim", 0) > 0
+
+
 def _numbers(record: Record) -> Record:
     return {name: value for name, value in record.items() if name != DETAILS}
 
