@@ -10,9 +10,10 @@ import pytest
 import holdfast as hf
 from holdfast.adviser import gaps, ranking, words
 from holdfast.adviser.candidates import Contestant, candidates
-from holdfast.adviser.facts import facts, feature_shift, label_skew
+from holdfast.adviser.facts import facts
 from holdfast.adviser.problem import problem
 from holdfast.adviser.race import Race
+from holdfast.adviser.shift import feature_shift, label_skew
 from holdfast.adviser.work import Entry, Score, reached
 
 MODEL = hf.models.softmax_regression(classes=3)
@@ -112,6 +113,31 @@ class TestFacts:
             "inputs",
             "participation",
         }
+
+    def test_what_the_first_layer_makes_of_inputs_is_compared_too(self):
+        moved = population(skewed=False, moved=2.0)
+        asked = problem(
+            hf.models.mlp([4], classes=3),
+            moved,
+            LOCAL,
+            held_out=None,
+            cohort=None,
+            server=None,
+            rounds=8,
+            goal=None,
+            target=None,
+            megabytes=None,
+        )
+        found = facts(asked)
+        layer, means, _ = found.representation_shift
+        assert layer == "hidden_0"
+        assert means > 0.5
+        assert found.shift > 0.5
+        assert found.drift[0] > 0
+        lines = dict(found.lines())
+        assert "hidden_0" in lines["first layer"]
+        # Of a linear model the one layer is the last.
+        assert facts(posed()).representation_shift is None
 
     def test_no_method_with_memory_where_clients_do_not_come_back(self):
         few = posed(clients=population(clients=12), cohort=hf.cohorts.fixed(1))

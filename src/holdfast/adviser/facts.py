@@ -1,7 +1,7 @@
 """What can be told of the data before any method is tried, and by a few rounds of FedAvg."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -9,6 +9,7 @@ import numpy as np
 
 from holdfast import algorithms
 from holdfast.adviser.problem import Problem, is_classified
+from holdfast.adviser.shift import Sample, inputs_of, label_skew, representation_of
 from holdfast.core.keys import host_key
 from holdfast.data.split.table import counts
 from holdfast.diagnose.curvature import curvature
@@ -17,11 +18,8 @@ from holdfast.diagnose.drift import NAME as DRIFT
 from holdfast.diagnose.drift import drift
 from holdfast.engine.simulate import simulate
 from holdfast.errors import RoundFailedError
+from holdfast.trees import Tree
 
-# Of a client, of the population, and of an example: what is looked at, at most.
-_ROWS, _CLIENTS, _COLUMNS = 400, 400, 64
-# Examples of a class at a client from which its mean says something.
-_LEAST = 5
 _LOOKED_AT = 5  # rounds of FedAvg
 # Beyond these a fact is called by its name.
 SKEWED, SHIFTED, UNEQUAL = 0.1, 0.3, 0.5
@@ -43,6 +41,8 @@ class Facts:
         shift: how far means of inputs within a class differ between clients, in deviations of the class,
             beyond chance; None where inputs are no numbers.
         covariance_shift: how far their covariances do, relative to the size of the class's, beyond chance.
+        representation_shift: the model's first layer, and both of what it makes of inputs after five rounds
+            of FedAvg; None where the model has no layers.
         participation: share of the clients in a round.
         visits: how often a client takes part in all rounds.
         parameters: of the model.
@@ -66,6 +66,7 @@ class Facts:
     label_skew: float | None
     shift: float
     covariance_shift: float
+    representation_shift: tuple[str, float, float] | None
     has_inputs: bool
     participation: float
     visits: float
@@ -122,6 +123,10 @@ class Facts:
             )
         else:
             yield "inputs", "no plain numbers; not compared"
+        if self.representation_shift is not None:
+            layer, means_apart, spreads_apart = self.representation_shift
+            apart = f"by {means_apart:.2f} deviations and {spreads_apart:.2f} of their covariance's size"
+            yield "first layer", f"what `{layer}` makes of inputs differs {apart}"
         share = f"{100 * self.participation:.3g} % of the clients a round"
         yield "participation", f"{share}; each comes {self.visits:.1f} times in all"
         each = f"{self.examples / self.clients:.0f} examples at a client"
@@ -165,9 +170,10 @@ def facts(problem: Problem, look: bool = True) -> Facts:
         table = counts(clients)[able]
         classes, labels_each = table.shape[1], float(np.median((table > 0).sum(1)))
         skew = label_skew(table)
-    inputs = _inputs(problem)
-    shift, spread = (0.0, 0.0) if inputs is None else feature_shift(*inputs)
+    inputs, sample = inputs_of(problem), Sample.of(problem)
+    shift, covariances = (0.0, 0.0) if inputs is None else sample.shift(inputs)
     seen = _look(problem) if look else _NOTHING_SEEN
+    layer = None if seen.params is None else representation_of(problem, seen.params)
     return Facts(
         clients=len(able),
         examples=int(sizes.sum()),
@@ -177,7 +183,8 @@ def facts(problem: Problem, look: bool = True) -> Facts:
         labels_each=labels_each,
         label_skew=skew,
         shift=shift,
-        covariance_shift=spread,
+        covariance_shift=covariances,
+        representation_shift=None if layer is None else (layer[0], *sample.shift(layer[1])),
         has_inputs=inputs is not None,
         participation=participation,
         visits=participation * problem.rounds,
@@ -189,108 +196,6 @@ def facts(problem: Problem, look: bool = True) -> Facts:
         server_ratio=seen.server_ratio,
         curvature=_curvature(problem) if look else None,
     )
-
-
-def label_skew(table: np.ndarray) -> float:
-    """Mean total variation between clients' mixes of labels and everybody's, beyond that of mixes drawn at
-    random.
-
-    Example:
-        >>> apart, alike = np.array([[50, 0], [0, 50]]), np.array([[25, 25], [25, 25]])
-        >>> round(label_skew(apart), 1), label_skew(alike)
-        (0.4, 0.0)
-    """
-    sizes = table.sum(1)
-    whole = table.sum(0) / sizes.sum()
-
-    def distance(found: np.ndarray) -> float:
-        each = np.abs(found / sizes[:, None] - whole).sum(1) / 2
-        return float(np.average(each, weights=sizes))
-
-    rng = np.random.default_rng(0)
-    chance = np.mean([distance(rng.multinomial(sizes, whole)) for _ in range(20)])
-    return max(0.0, distance(table) - float(chance))
-
-
-def _inputs(problem: Problem) -> tuple[list[np.ndarray], list[np.ndarray]] | None:
-    """Inputs and classes of some clients; None where inputs are no array of real numbers."""
-    x, y = getattr(problem.clients.examples, "x", None), problem.clients.examples.y
-    if (
-        x is None
-        or not hasattr(x, "dtype")
-        or np.dtype(x.dtype).kind not in "fiu"
-        or np.ndim(x) < 2
-    ):
-        return None
-    if np.dtype(x.dtype).kind in "iu" and np.dtype(x.dtype).itemsize > 1:  # numbers of words
-        return None
-    rng = np.random.default_rng(0)
-    chosen = problem.able
-    if len(chosen) > _CLIENTS:
-        chosen = np.sort(rng.choice(chosen, _CLIENTS, replace=False))
-    width = int(np.prod(np.shape(x)[1:]))
-    onto = rng.normal(size=(width, _COLUMNS)) / np.sqrt(width) if width > _COLUMNS else None
-    classified = is_classified(problem)
-    inputs, labels = [], []
-    for i in chosen:
-        rows = problem.clients.rows(int(i))
-        rows = rows if len(rows) <= _ROWS else rng.choice(rows, _ROWS, replace=False)
-        found = np.asarray(x[rows], np.float64).reshape(len(rows), -1)
-        inputs.append(found if onto is None else found @ onto)
-        labels.append(np.asarray(y)[rows].ravel() if classified else np.zeros(len(rows), int))
-    return inputs, labels
-
-
-def feature_shift(inputs: list[np.ndarray], labels: list[np.ndarray]) -> tuple[float, float]:
-    """How far means and covariances within a class differ between clients, beyond chance: in deviations of
-    the class, and relative to the size of its covariance.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> alike = [rng.normal(size=(100, 3)) for _ in range(20)]
-        >>> moved = [a + rng.normal(size=3) for a in alike]
-        >>> one_class = [np.zeros(100, int)] * 20
-        >>> [round(feature_shift(some, one_class)[0], 1) for some in (alike, moved)]
-        [0.0, 1.0]
-    """
-    everything, classes = np.concatenate(inputs), np.concatenate(labels)
-    rng = np.random.default_rng(0)
-    means: list[float] = []
-    covariances: list[float] = []
-    weights: list[int] = []
-    for label in np.unique(classes):
-        groups = [x[y == label] for x, y in zip(inputs, labels, strict=True)]
-        groups = [g for g in groups if len(g) >= _LEAST]
-        if len(groups) < 2:
-            continue
-        sizes = [len(g) for g in groups]
-        # Within clients, so that what differs between them is not in the unit.
-        inside = [g - g.mean(0) for g in groups]
-        rows = np.concatenate(inside)
-        variance = (rows**2).sum(0) / (len(rows) - len(groups))
-        kept = variance > 1e-6 * max(1e-12, float(everything.var(0).max()))
-        if not kept.any():
-            continue
-        centre = np.concatenate(groups).mean(0)
-        for g in groups:
-            off = ((g.mean(0) - centre) ** 2 / np.where(kept, variance, 1.0))[kept]
-            means.append(float(off.mean()) - 1 / len(g))
-        apart = _covariances_apart(inside)
-        by_chance = _covariances_apart(np.split(rng.permutation(rows), np.cumsum(sizes)[:-1]))
-        covariances += (apart - by_chance).tolist()
-        weights += sizes
-    if not weights:
-        return 0.0, 0.0
-    found = [max(0.0, float(np.average(v, weights=weights))) for v in (means, covariances)]
-    return float(np.sqrt(found[0])), float(np.sqrt(found[1]))
-
-
-def _covariances_apart(groups: Sequence[np.ndarray]) -> np.ndarray:
-    """Squared distance of each group's covariance from that of all, over its squared size."""
-    whole = np.concatenate(groups)
-    shared = whole.T @ whole / len(whole)
-    each = [g.T @ g / len(g) - shared for g in groups]
-    return np.array([(d**2).sum() for d in each]) / max(float((shared**2).sum()), 1e-30)
 
 
 def _steps(problem: Problem, sizes: np.ndarray) -> float:
@@ -308,9 +213,10 @@ class _Seen(NamedTuple):
     server_ratio: float | None
     drift: tuple[float, float] | None
     drifting: str
+    params: Tree
 
 
-_NOTHING_SEEN = _Seen(None, None, None, "")
+_NOTHING_SEEN = _Seen(None, None, None, "", None)
 
 
 def _look(problem: Problem) -> _Seen:
@@ -319,9 +225,10 @@ def _look(problem: Problem) -> _Seen:
     watch = (dissimilarity(clients=some), drift())
     given = problem.experiment(algorithms.fedavg(), problem.local, 0, watch)
     try:
-        history = simulate(given, rounds=_LOOKED_AT, progress=False).history
+        run = simulate(given, rounds=_LOOKED_AT, progress=False)
     except RoundFailedError:
         return _NOTHING_SEEN
+    history = run.history
     apart = [float(value) for value in history["G2_clients"]]
     server = None
     if "xi2_server" in history.columns and apart[-1] > 0:
@@ -335,7 +242,7 @@ def _look(problem: Problem) -> _Seen:
     most = max(layers, key=layers.__getitem__) if len(layers) > 1 else ""
     drifts = [float(value) for value in history[DRIFT]] if DRIFT in history.columns else []
     ends = (drifts[0], drifts[-1]) if drifts else None
-    return _Seen((apart[0], apart[-1]), server, ends, most)
+    return _Seen((apart[0], apart[-1]), server, ends, most, run.params)
 
 
 def _curvature(problem: Problem) -> float | None:
