@@ -71,7 +71,10 @@ def test_it_is_the_run_by_hand(whole):
         alone = dataclasses.replace(CLIENTS, order=CLIENTS.order)
         run = hf.simulate(UNIFORM, MODEL, alone, LOCAL, 1, seed=1, cohort=OnlyOne(i))
         deltas.append(
-            [np.asarray(a) - np.asarray(b) for a, b in zip(*leaves(run.params, at_first))]
+            [
+                np.asarray(a) - np.asarray(b)
+                for a, b in zip(*leaves(run.params, at_first), strict=True)
+            ]
         )
     for layer, places in ((0, (2, 3)), (1, (0, 1))):
         each = [np.concatenate([d[p].ravel() for p in places]) for d in deltas]

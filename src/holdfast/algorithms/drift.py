@@ -111,9 +111,8 @@ def fedpvr(
     """
     lean: Rule = ControlVariate()
     inner = choose("fedpvr", "upload", upload, {"lean": lean, "published": Uploaded(lean)})
-    if isinstance(mask, str):
-        mask = choose("fedpvr", "mask", mask, {"auto": AUTO})
-    rule = chain(Masked(inner, mask), *server_step(server_learning_rate))
+    chosen: Mask = choose("fedpvr", "mask", mask, {"auto": AUTO}) if isinstance(mask, str) else mask
+    rule = chain(Masked(inner, chosen), *server_step(server_learning_rate))
     return Algorithm(rule, weighting=weighting, name="fedpvr")
 
 

@@ -17,8 +17,8 @@ class AutoMask:
 
     def __call__(self, path: str) -> NoReturn:
         raise HoldfastError(
-            f"Masked: whether `{path}` is masked is chosen after a first round, and there was none; run it by "
-            f"hf.simulate, or give the mask itself, such as run.chosen_mask.parameters.",
+            f"Masked: whether `{path}` is masked is chosen after a first round, and there was none; run it "
+            f"by hf.simulate, or give the mask itself, such as run.chosen_mask.parameters.",
             about=("mask",),
         )
 

@@ -2,6 +2,7 @@
 
 from holdfast.diagnose.curvature import Curvature, curvature
 from holdfast.diagnose.dissimilarity import dissimilarity
+from holdfast.diagnose.drift import Diversity, drift, drift_diversity
 from holdfast.diagnose.first_layer import first_layer
 from holdfast.diagnose.flops import flops
 from holdfast.diagnose.tracking import track_curvature
@@ -9,9 +10,12 @@ from holdfast.diagnose.where import FirstLayer
 
 __all__ = [
     "Curvature",
+    "Diversity",
     "FirstLayer",
     "curvature",
     "dissimilarity",
+    "drift",
+    "drift_diversity",
     "first_layer",
     "flops",
     "track_curvature",

@@ -127,8 +127,9 @@ def first_layer(
     train, apart = set_apart(clients, validation)
     rows = apart.order
     held_out = tree.map(lambda a: np.asarray(a)[rows], apart.examples)
-    given = Experiment(
-        waiting, model, train, local, evaluate=on(held_out, name="validation"), **settings
+    measured = on(held_out, name="validation")
+    given = dataclasses.replace(
+        Experiment(waiting, model, train, local, **settings), evaluate=measured
     )
     shapes = jax.eval_shape(model.init, host_key(0, Purpose.INIT), clients.examples)
     found = layers(model, shapes, clients.examples, layers_in_order)

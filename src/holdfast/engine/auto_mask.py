@@ -39,7 +39,8 @@ def watching(experiment: Experiment) -> Experiment:
     updates are as local steps make them: whatever the wire, it delivers them unchanged here.
     """
     alone = auto_mask.without(experiment.algorithm)
-    several = experiment.clients.populations is not None
+    populations = experiment.clients.populations
+    several = populations is not None and len(populations) > 1
     watched = Watched(alone.rule, (DriftDiversity(several),))
     algorithm = dataclasses.replace(alone, rule=watched, wire=Wire(), adapt=False)
     return dataclasses.replace(

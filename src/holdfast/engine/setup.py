@@ -30,6 +30,7 @@ from holdfast.engine.select import Selection
 from holdfast.engine.server import Server
 from holdfast.engine.slips import meant
 from holdfast.engine.stopping import EarlyStopping
+from holdfast.engine.watching import unwatched, watched
 from holdfast.errors import HoldfastError, brief, expect
 from holdfast.evaluate.protocol import Evaluator, declared_by
 from holdfast.metrics.metric import Directions
@@ -49,7 +50,8 @@ class Setup:
     """What an experiment comes to: its own values, and what follows from them."""
 
     experiment: Experiment
-    algorithm: Algorithm  # with one number per client where it asks the clients' data
+    # With one number per client where it asks the clients' data, and with what evaluators have beside it.
+    algorithm: Algorithm
     model: Model  # with losses that count as much as they do beside the server's
     clients: Clients  # as the method groups them
     cohort: Cohort
@@ -67,6 +69,11 @@ class Setup:
     waiting: Algorithm | None = None
     chosen_mask: ChosenMask | None = None
 
+    @property
+    def method(self) -> Algorithm:
+        """The algorithm without what evaluators have beside it."""
+        return unwatched(self.algorithm)
+
     def identity(self) -> dict[str, str]:
         """What makes this run this run, in words."""
         given = self.experiment
@@ -79,7 +86,7 @@ class Setup:
         return (
             opened
             | {
-                "algorithm": describe(self.waiting or self.algorithm),
+                "algorithm": describe(self.waiting or self.method),
                 "model": f"{describe(given.model)} with {describe_shapes(self.params)}",
                 "local training": describe(given.local),
                 "data": digest(self.clients.contents),
@@ -197,6 +204,9 @@ def _checked(given: Experiment) -> Setup:
     # What a function of a client's examples or a schedule comes to.
     hyper.check_ranges(now, above=("algorithm",))
     selection = _selection(given, algorithm, clients, params) if given.select else None
+    count = 1 if clients.populations is None else len(clients.populations)
+    algorithm = watched(algorithm, evaluators, count)
+    now = hyper.at_round(algorithm, 0)
     begun = template(now, params, any(e.keeps_last_models for e in evaluators))
     everyone = isinstance(cohort, Everyone) or (
         isinstance(cohort, JoinedCohort) and cohort.everyone

@@ -28,6 +28,7 @@ from holdfast.engine.setup import Setup, checked
 from holdfast.engine.stacks import Stacks, in_place
 from holdfast.engine.stopping import kept_best, noted
 from holdfast.engine.traffic import Traffic
+from holdfast.engine.watching import carried
 from holdfast.errors import HoldfastError, RoundFailedError
 from holdfast.evaluate.evaluators import Personal
 from holdfast.evaluate.protocol import EvaluationView, Evaluator, ServerData
@@ -126,6 +127,7 @@ class Simulation:
                 f"came from.",
                 about=("start",),
             )
+        start = dataclasses.replace(start, server=carried(start.server, fresh.server))
         for what in ("params", "server"):
             given, wanted = getattr(start, what), getattr(fresh, what)
             if signature(given) != signature(wanted):
@@ -137,6 +139,8 @@ class Simulation:
         kept = start.client_states.kept_by(self.setup.storage)
         stop = self.experiment.stop
         best = None if stop is None else kept_best(stop, start)
+        if best is not None:
+            best = best._replace(server=carried(best.server, fresh.server))
         algorithm = self.setup.algorithm
         return dataclasses.replace(
             start, client_states=kept, algorithm=algorithm, best=best, chosen_mask=mask

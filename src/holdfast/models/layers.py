@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import jax
 from jax import tree
 
+from holdfast import trees
 from holdfast.core.keys import host_key
 from holdfast.errors import HoldfastError, did_you_mean
 from holdfast.models.model import Model
-from holdfast.trees import Tree, paths
+from holdfast.trees import Tree
 
 
 class Layer(NamedTuple):
@@ -19,16 +20,6 @@ class Layer(NamedTuple):
     name: str
     leaves: tuple[int, ...]  # by their number among the model's
     size: int  # how many numbers they have
-
-
-def layer_of(path: str) -> str:
-    """The layer that a parameter belongs to: its name without the last word.
-
-    Example:
-        >>> layer_of("block_1/conv/kernel"), layer_of("weights")
-        ('block_1/conv', 'weights')
-    """
-    return path.rpartition("/")[0] or path
 
 
 def layers(
@@ -50,16 +41,14 @@ def layers(
         >>> [(layer.name, layer.size) for layer in layers(model, params, train)]
         [('hidden_0', 1040), ('classifier', 170)]
     """
-    named: dict[str, list[int]] = {}
-    for number, path in enumerate(paths(params)):
-        named.setdefault(layer_of(path), []).append(number)
+    named = trees.layers(params)
     sizes = [int(leaf.size) for leaf in tree.leaves(params)]
     if order is None:
         met = meetings(model, params, examples)
         ordered = sorted(named, key=lambda name: min(met[number] for number in named[name]))
     else:
         ordered = _checked_order(order, list(named))
-    return tuple(Layer(n, tuple(named[n]), sum(sizes[i] for i in named[n])) for n in ordered)
+    return tuple(Layer(n, named[n], sum(sizes[i] for i in named[n])) for n in ordered)
 
 
 def _checked_order(order: Sequence[str], known: list[str]) -> list[str]:

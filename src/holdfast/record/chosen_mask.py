@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +40,6 @@ class ChosenMask:
     @classmethod
     def from_json(cls, text: str) -> "ChosenMask":
         """The same again."""
-        found = json.loads(text)
-        lists = {name: tuple(v) if isinstance(v, list) else v for name, v in found.items()}
-        return cls(**lists)
+        found: dict[str, Any] = json.loads(text)
+        lists = {name: tuple(found[name]) for name in ("layers", "diversity", "parameters")}
+        return cls(first=found["first"], share=found["share"], **lists)

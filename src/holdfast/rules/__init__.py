@@ -2,6 +2,7 @@
 
 from holdfast.rules.adaptive_clip import AdaptiveClip
 from holdfast.rules.control_variate import ControlVariate, GradientControlVariate
+from holdfast.rules.drift_diversity import DriftDiversity
 from holdfast.rules.dynamic import Dynamic
 from holdfast.rules.flix import Flix, OneShot
 from holdfast.rules.last_model import LastModel
@@ -18,6 +19,7 @@ __all__ = [
     "AdaptiveClip",
     "CentralPopulationTransfer",
     "ControlVariate",
+    "DriftDiversity",
     "Dynamic",
     "FirstOrderMAML",
     "Flix",
