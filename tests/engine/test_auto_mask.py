@@ -11,6 +11,9 @@ from holdfast.engine import auto_mask
 from holdfast.engine.setup import algorithm_of, checked
 from holdfast.models.layers import Layer
 from holdfast.sweeps.work import without_code
+from tests.engine.test_select import MODEL as TABLE
+from tests.engine.test_select import viewers
+from tests.engine.test_unlike_populations import joined as unlike
 from tests.problems import same_bits, tiny_clients
 
 MODEL = hf.models.mlp([4], classes=3)
@@ -21,6 +24,7 @@ UNIFORM = hf.algorithms.fedavg(weighting="uniform")
 EVERYBODY = np.arange(len(CLIENTS))
 # Names begin with a letter each, in no order of the model.
 LAYERS = (Layer("first", (2, 3), 80), Layer("second", (4,), 10), Layer("last", (0, 1), 10))
+SUGGESTED = auto_mask.suggested
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +54,13 @@ def whole():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(auto_mask, "suggested", lambda diversity, clients: 1)
         return run_of(AUTO)
+
+
+def populations():
+    """Two with the same model, which have one order of layers."""
+    several = [hf.Population(tiny_clients(seed), MODEL, weight=1.0 + seed) for seed in (0, 1)]
+    found = hf.join(several)
+    return {"model": found.model, "clients": found.clients, "local": LOCAL}
 
 
 def test_it_is_the_run_by_hand(whole):
@@ -128,6 +139,8 @@ CASES = {
         dataclasses.replace(UNIFORM, wire=hf.wires.Diana(NATURAL)),
         {},
     ),
+    "populations": (AUTO, UNIFORM, populations()),
+    "select": (AUTO, UNIFORM, {"select": True, "model": TABLE, "clients": viewers()}),
     "mixture": (
         hf.algorithms.flix(0.5, by=AUTO),
         hf.algorithms.flix(0.5, by=UNIFORM),
@@ -231,6 +244,11 @@ class TestRefusals:
         inside = hf.Masked(AUTO.rule, lambda path: path.startswith("hidden"))
         self.refused("mask has 4 entries but params has 2 leaves", hf.Algorithm(inside))
 
+    def test_populations_with_models_of_their_own(self):
+        both = unlike()
+        with pytest.raises(hf.HoldfastError, match="fedpvr: layers: branches of the loss meet"):
+            checked(hf.Experiment(AUTO, both.model, both.clients, both.local))
+
     def test_a_rule_that_nobody_ran(self):
         with pytest.raises(
             hf.HoldfastError, match="chosen after a first round, and there was none"
@@ -276,3 +294,30 @@ def test_all_layers_from_one_on():
     none = auto_mask.mask_from(LAYERS, 3, (0.2, 0.5, np.inf))
     assert (none.masked, none.share, str(none)) == ((), 0.0, "no layer is masked")
     assert type(none).from_json(none.to_json()) == none
+
+
+@pytest.mark.parametrize(
+    ("diversity", "clients", "first"),
+    [
+        # Everybody moves alike: nothing to reduce.
+        ((0.1, 0.1, 0.1), 10, 3),
+        # All drift about as much.
+        ((0.5, 0.6, 0.9), 10, 0),
+        # The last drifts more than twice as much as the others.
+        ((0.3, 0.4, 0.9), 10, 2),
+        # So do both ends, but what is between them does not.
+        ((0.9, 0.3, 0.9), 10, 2),
+        # The last agrees, whatever the others do.
+        ((0.9, 0.9, 0.2), 10, 3),
+        # Half of what clients do is undone: not most of it.
+        ((0.2, 0.2, 0.2), 10, 3),
+        ((0.21, 0.21, 0.21), 10, 0),
+        # One client agrees with itself.
+        ((1.0, 1.0), 1, 2),
+        # Updates that cancel.
+        ((0.9, np.inf), 4, 1),
+        ((np.inf,), 2, 0),
+    ],
+)
+def test_the_mask_is_the_longest_ending_that_drifts(diversity, clients, first):
+    assert SUGGESTED(diversity, clients) == first

@@ -32,7 +32,7 @@ def asks(algorithm: Algorithm) -> bool:
 
 
 def _waits(thing: Any) -> bool:
-    return _is_waiting(thing) or any(map(_waits, _inside(thing).values()))
+    return _is_waiting(thing) or any(_waits(value) for _, value in _inside(thing))
 
 
 def _is_waiting(thing: Any) -> bool:
@@ -45,7 +45,7 @@ def places(algorithm: Algorithm) -> list[str]:
     def inside(thing: Any, path: str) -> list[str]:
         if _is_waiting(thing):
             return [f"{path}.mask"]
-        return [found for n, v in _inside(thing).items() for found in inside(v, f"{path}.{n}")]
+        return [found for n, v in _inside(thing) for found in inside(v, f"{path}.{n}")]
 
     return inside(algorithm.rule, "rule")
 
@@ -71,13 +71,13 @@ def _replaced(thing: Any, change: Any) -> Any:
         return thing
     if isinstance(thing, tuple):
         return tuple(_replaced(one, change) for one in thing)
-    new = {name: _replaced(value, change) for name, value in _inside(thing).items()}
+    new = {name: _replaced(value, change) for name, value in _inside(thing)}
     return dataclasses.replace(thing, **new)
 
 
-def _inside(thing: Any) -> dict[str, Any]:
-    """What stands directly inside, by name."""
+def _inside(thing: Any) -> list[tuple[str, Any]]:
+    """What stands directly inside, with its name."""
     if isinstance(thing, Struct):
         fields = dataclasses.fields(thing)  # type: ignore[arg-type]
-        return {field.name: getattr(thing, field.name) for field in fields}
-    return {str(i): one for i, one in enumerate(thing)} if type(thing) is tuple else {}
+        return [(field.name, getattr(thing, field.name)) for field in fields]
+    return [(str(i), one) for i, one in enumerate(thing)] if type(thing) is tuple else []

@@ -63,29 +63,37 @@ def chosen(
     experiment: Experiment, after: RunState, order: Sequence[str] | None = None
 ) -> ChosenMask:
     """The mask, from the state after the first round of `watching`."""
-    name = experiment.algorithm.name
-    try:
-        found = layers(experiment.model, after.params, experiment.clients.examples, order)
-    except HoldfastError:
-        raise
-    # Whatever the model's library raises where a loss cannot be traced.
-    except Exception as error:
-        raise HoldfastError(
-            f'{name}: mask="auto" reads the order of layers from the traced loss, which cannot be traced '
-            f"({(str(error) or type(error).__name__).splitlines()[0]}); give a mask.",
-            about=("algorithm", "mask"),
-        ) from None
+    found = layers_of(experiment, after.params, order)
     known = recall(after.algorithm, DriftDiversity, after.server, after.client_states.first, 0)
     drift: Drift = jax.device_get(known.server)
     if not drift.clients:
         raise HoldfastError(
-            f'{name}: mask="auto", and nobody took part in the first round, so that there is no drift to '
-            f"choose by; give a mask, or a cohort that draws somebody.",
+            f'{experiment.algorithm.name}: mask="auto", and nobody took part in the first round, so that '
+            f"there is no drift to choose by; give a mask, or a cohort that draws somebody.",
             about=("algorithm", "mask"),
         )
     diversity = per_layer(found, drift)
     first = suggested(diversity, round(float(drift.clients)))
     return mask_from(found, first, diversity)
+
+
+def layers_of(
+    experiment: Experiment, params: Tree, order: Sequence[str] | None = None
+) -> tuple[Layer, ...]:
+    """The model's layers in their order, or in this one; refused where there is none."""
+    try:
+        return layers(experiment.model, params, experiment.clients.examples, order)
+    except HoldfastError as error:
+        raise HoldfastError(
+            f"{experiment.algorithm.name}: {error}", about=("algorithm", "mask")
+        ) from None
+    # Whatever the model's library raises where a loss cannot be traced.
+    except Exception as error:
+        raise HoldfastError(
+            f'{experiment.algorithm.name}: mask="auto" reads the order of layers from the traced loss, which '
+            f"cannot be traced ({(str(error) or type(error).__name__).splitlines()[0]}); give a mask.",
+            about=("algorithm", "mask"),
+        ) from None
 
 
 def mask_from(found: Sequence[Layer], first: int, diversity: Sequence[float]) -> ChosenMask:
@@ -116,24 +124,26 @@ def per_layer(found: Sequence[Layer], drift: Drift) -> list[float]:
 
 
 def suggested(diversity: Sequence[float], clients: int) -> int:
-    r"""The number of the first layer to mask: that of the longest ending all of whose layers disagree.
+    r"""The number of the first layer to mask: that of the longest ending all of whose layers drift.
 
     Of n clients' updates $m_i$ of a layer, the part of their mean square that their mean keeps is
 
     $$ \frac{\|\frac1n \sum_i m_i\|^2}{\frac1n \sum_i \|m_i\|^2} = \frac{1}{n\,\xi} $$
 
-    A layer disagrees if that is less than half: most of what clients did there is undone by averaging.
-    If the last layer does not, no layer is masked, and the method goes on as FedAvg.
+    A layer drifts if that is less than half, so that averaging undoes most of what clients did there, and if
+    its $\xi$ is at least half of the greatest. If the last layer does not, no layer is masked, and the
+    method goes on as FedAvg.
 
     Args:
         diversity: $\xi$ of every layer, in the order of the model.
         clients: n, those that took part.
 
     Example:
-        >>> suggested([0.3, 0.1, 0.4, 0.9], clients=10), suggested([0.11, 0.12, 0.13], clients=10)
-        (2, 3)
+        >>> suggested([0.2, 0.5, 0.6, 0.9], clients=10), suggested([0.11, 0.12, 0.13], clients=10)
+        (1, 3)
     """
+    least = max(diversity) / 2
     first = len(diversity)
-    while first and clients * diversity[first - 1] > 2:
+    while first and clients * diversity[first - 1] > 2 and diversity[first - 1] >= least:
         first -= 1
     return first

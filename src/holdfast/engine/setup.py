@@ -177,6 +177,7 @@ def _checked(given: Experiment) -> Setup:
     examples = _shown(clients, fits)
     params = _initial_params(given, examples)
     if asking is not None:
+        auto_mask.layers_of(given, params)
         algorithm = auto_mask.pretended(algorithm, params)
     first = draw(cohort, batches, given.seed, 0)
     engine = given.engine or choose.choose_engine(params, batches, first)

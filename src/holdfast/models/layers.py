@@ -45,7 +45,7 @@ def layers(
     sizes = [int(leaf.size) for leaf in tree.leaves(params)]
     if order is None:
         met = meetings(model, params, examples)
-        ordered = sorted(named, key=lambda name: min(met[number] for number in named[name]))
+        ordered = sorted(named, key=lambda n: min((met[i] for i in named[n] if met[i]), default=0))
     else:
         ordered = _checked_order(order, list(named))
     return tuple(Layer(n, named[n], sum(sizes[i] for i in named[n])) for n in ordered)
@@ -132,13 +132,28 @@ class _Walk:
             kept = slice(inside["body_nconsts"], None)
             return self._loop(inside["body_jaxpr"].jaxpr, inputs[first:], kept)
         if name == "cond":
-            each = [self.through(b.jaxpr, inputs[1:]) for b in inside["branches"]]
-            return [_merged(several) for several in zip(*each, strict=True)]
+            return self._branches([branch.jaxpr for branch in inside["branches"]], inputs[1:])
         for part in inside.values():
             called = getattr(part, "jaxpr", part)
             if hasattr(called, "eqns") and len(called.invars) == len(inputs):
                 return self.through(called, inputs)
         return [self._plain(inputs)] * len(equation.outvars)
+
+    def _branches(self, branches: list[Any], inputs: list[_Origin]) -> list[_Origin]:
+        """One of several ways: what they meet must be in one order."""
+        each = [_Walk(dict(self.met), self.now) for _ in branches]
+        ends = [walk.through(b, inputs) for walk, b in zip(each, branches, strict=True)]
+        fullest = max(each, key=lambda walk: len(walk.met))
+        for walk in each:
+            common = [leaf for leaf in fullest.met if leaf in walk.met]
+            if len(common) < len(walk.met) or common != sorted(common, key=walk.met.__getitem__):
+                raise HoldfastError(
+                    "layers: branches of the loss meet parameters in orders of their own, as those of "
+                    "populations with different models do, so that there is no one order; give a mask.",
+                    about=("layers",),
+                )
+        self.met, self.now = fullest.met, max(walk.now for walk in each)
+        return [_merged(several) for several in zip(*ends, strict=True)]
 
     def _loop(self, body: Any, inputs: list[_Origin], kept: slice) -> list[_Origin]:
         """What is carried around may have met examples after the first time."""
