@@ -169,6 +169,8 @@ def _kind(hint: Any) -> Any:
     if hint is Preprocessing:  # that of [data], known where it is wanted
         return None
     origin, inside = get_origin(hint), get_args(hint)
+    if origin is collections.abc.Callable:  # what is named by a file is found above
+        return None
     if origin in (Union, types.UnionType):
         kinds = list(dict.fromkeys(filter(None, map(_kind, options(hint)))))
         return Union[tuple(kinds)] if kinds else None  # noqa: UP007 - built from a list

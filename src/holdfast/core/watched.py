@@ -33,8 +33,10 @@ class Watched(Wrapper):
 
     @property
     def traits(self) -> Traits:
-        """Those of the inner rule; but replies must be heard one by one."""
-        return dataclasses.replace(self.inner.traits, hears_uploads=False)
+        """Those of the inner rule; but replies must be heard one by one, if somebody listens to them."""
+        own = self.inner.traits
+        listens = any("hear" in rule.defines for rule in self.watching)
+        return dataclasses.replace(own, hears_uploads=own.hears_uploads and not listens)
 
     def inside(self, state: State) -> tuple[tuple[Rule, State], ...]:
         """The method, and what only watches."""
@@ -67,6 +69,10 @@ class Watched(Wrapper):
 
     def step(self, delta: Tree, heard: Tree, at: ServerView) -> tuple[Tree, Tree]:
         own, watched = at.state
+        if not isinstance(
+            heard, Heard
+        ):  # the mean of uploads alone, from a wire that tells no more
+            heard = Heard(heard, ((),) * len(self.watching))
         kept = tuple(
             rule.step(delta, made, at._replace(state=state))[1]
             for rule, made, state in zip(self.watching, heard.watched, watched, strict=True)

@@ -33,7 +33,7 @@ from holdfast.errors import HoldfastError, RoundFailedError
 from holdfast.evaluate.evaluators import Personal
 from holdfast.evaluate.protocol import EvaluationView, Evaluator, ServerData
 from holdfast.record.chosen_mask import ChosenMask
-from holdfast.record.history import History, Record
+from holdfast.record.history import History, Record, with_details
 from holdfast.record.ledger import Entry, Ledger
 from holdfast.record.state import RunState
 from holdfast.trees import Tree, describe_shapes, float_type, nbytes, signature
@@ -357,7 +357,7 @@ class Simulation:
                     about=("evaluate",),
                 )
             measured |= found
-        return measured
+        return with_details(measured)
 
 
 def chosen_mask(experiment: Experiment, order: Sequence[str] | None = None) -> ChosenMask:

@@ -31,7 +31,7 @@ def watched(algorithm: Algorithm, evaluators: Sequence[Evaluator], populations: 
                 f"that only watches; give one with `neutral = True`.",
                 about=("evaluate",),
             )
-        if not algorithm.wire.hears_each:
+        if "hear" in rule.defines and not algorithm.wire.hears_each:
             raise HoldfastError(
                 f"{algorithm.name}: {name} needs every client's update, and the wire "
                 f"{type(algorithm.wire).__name__} tells the server only their mean; use "

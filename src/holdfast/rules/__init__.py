@@ -9,6 +9,7 @@ from holdfast.rules.last_model import LastModel
 from holdfast.rules.local_only import LocalOnly
 from holdfast.rules.meta import FirstOrderMAML
 from holdfast.rules.population_transfer import CentralPopulationTransfer, PopulationTransfer
+from holdfast.rules.previous_model import PreviousModel
 from holdfast.rules.proximal import Proximal
 from holdfast.rules.server_learning import ServerAsClient, ServerLearning
 from holdfast.rules.server_optimizer import ServerOptimizer
@@ -30,6 +31,7 @@ __all__ = [
     "OneWayTransfer",
     "ParallelTraining",
     "PopulationTransfer",
+    "PreviousModel",
     "Proximal",
     "ServerAsClient",
     "ServerLearning",

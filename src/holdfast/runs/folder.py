@@ -12,6 +12,8 @@ methods/fedavg/seed-0/  (with several splits of the data methods/fedavg/split-0/
     timing.jsonl        one line per round: seconds to run and to compile (all that may differ when
                         a run is repeated)
     ledger.jsonl        one line per round: who took part, bits down and up; who was left out, if anyone
+    details.jsonl       one line per round in which there is some: what was measured that is more than one
+                        number, such as of every pair of clients
     start.json          what was measured of the model before the first round
     chosen.json         with early stopping: the best round and by what, the round all results are of, and
                         why the run ended
@@ -48,7 +50,7 @@ from holdfast.metrics.metric import Declared, directions
 from holdfast.record.checkpoint import saved_rounds
 from holdfast.record.chosen_mask import ChosenMask
 from holdfast.record.files import PARTIAL, checksums, damaged, write_whole
-from holdfast.record.history import History, Record
+from holdfast.record.history import DETAILS, History, Record
 from holdfast.record.ledger import Entry
 from holdfast.record.lock import LOCK
 from holdfast.record.state import RunState
@@ -67,6 +69,7 @@ _LATER = (
     "start.json",
     "chosen.json",
     "mask.json",
+    "details.jsonl",
 )
 _TIMING = ("timing.jsonl",)
 _BEGINNING = ("experiment.toml", "split.json", "methods.json")
@@ -147,6 +150,11 @@ class SeedFolder:
         ledger = [_entry(e) for e in state.ledger.entries]
         for name, lines in (("history", history), ("timing", timing), ("ledger", ledger)):
             write_whole(self.path / f"{name}.jsonl", _json_lines(lines))
+        details = self.path / "details.jsonl"
+        if state.history.details:
+            write_whole(details, _json_lines(state.history.details))
+        elif processes.is_first():
+            details.unlink(missing_ok=True)
 
     def record(self, state: RunState) -> None:
         """One more round."""
@@ -154,6 +162,8 @@ class SeedFolder:
         self._append("history", _without_time(record))
         self._append("timing", _time_alone(record))
         self._append("ledger", _entry(entry))
+        for details in History((record,)).details:
+            self._append("details", details)
 
     def _append(self, name: str, line: Record) -> None:
         if not processes.is_first():
@@ -225,6 +235,11 @@ class SeedFolder:
             if _json_lines([record]) != _json_lines([part(saved)]):
                 what = f"round {saved['round']} is not that of the save"
                 raise damage(self.path / name, what, self._remedy)
+
+    def details(self) -> list[Record]:
+        """What was measured that is more than one number, of the rounds in which there is some."""
+        self._refuse_damaged("details.jsonl")
+        return read_lines(self.path / "details.jsonl", self._remedy, every_round=False)
 
     def start(self) -> dict[str, Any]:
         """What was measured of the model before the first round; empty if the run has not ended, or is
@@ -542,7 +557,7 @@ def _own_sum(about: dict[str, Any]) -> str:
 
 
 def _without_time(record: Record) -> Record:
-    return {name: value for name, value in record.items() if name not in _TIMES}
+    return {name: value for name, value in record.items() if name not in (*_TIMES, DETAILS)}
 
 
 def _time_alone(record: Record) -> Record:
