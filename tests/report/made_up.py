@@ -71,12 +71,14 @@ def add(
     ledger=(),
     split=None,
     chosen=None,
+    details=(),
 ):
     files = folder.seed_folder(f"m{number}", seed, split)
     files.path.mkdir(parents=True)
     lines = [{n: v for n, v in row.items() if n != "seconds"} for row in history]
     times = [{"round": row["round"], "seconds": row["seconds"]} for row in history]
-    for name, content in (("history", lines), ("timing", times), ("ledger", ledger)):
+    written = (("history", lines), ("timing", times), ("ledger", ledger), ("details", details))
+    for name, content in written[: 4 if details else 3]:
         text = "".join(json.dumps(line) + "\n" for line in content)
         (files.path / f"{name}.jsonl").write_text(text)
     if clients is not None:
@@ -155,6 +157,40 @@ def at_sites(path: Path, seeds=2) -> results.Results:
         for seed in range(seeds):
             add(folder, number, seed, history, clients, predicted=made, ledger=ledger)
     return results.load([path])
+
+
+LAYERS = ("convolution_2", "convolution_10", "classifier")
+
+
+def drifting(path: Path, seeds=2, matrices=True, methods=("fedavg", "slow")) -> results.Results:
+    """Two methods, of which the first has measured drift: more in deeper layers, and more every round."""
+    folder = begin(path, methods)
+    for seed in range(seeds):
+        history = rows(0.04, seed)
+        for row in history:
+            t = row["round"]
+            # In the order of a model's leaves.
+            for layer in sorted(LAYERS):
+                depth = LAYERS.index(layer)
+                row[f"drift_diversity/{layer}"] = 0.1 * t * (depth + 1) + seed
+                row[f"cka/{layer}"] = 1 - 0.2 * depth
+            row["drift_diversity"] = 0.15 * t + seed
+        details = [
+            {"round": t, "update_cosines": [1.0, 0.5]}
+            if t % 2
+            else {"round": t, **{f"cka_matrix/{n}": _alike(k) for k, n in enumerate(LAYERS)}}
+            | {"cka_clients": [0, 5]}
+            for t in range(1, 21)
+        ]
+        add(folder, 0, seed, history, client_results(seed), details=details if matrices else ())
+        if len(methods) > 1:
+            add(folder, 1, seed, rows(0.01, seed), client_results(seed))
+    return results.load([path])
+
+
+def _alike(depth):
+    like, unknown = 1 - 0.2 * depth, float("nan")
+    return [[1.0, like, 0.9], [like, 1.0, unknown], [0.9, unknown, 1.0]]
 
 
 SWEPT = [("fedavg", {"rate": 0.1}), ("fedavg", {"rate": 0.01})] + [

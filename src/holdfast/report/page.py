@@ -27,6 +27,7 @@ _SCRIPTS = (
     "curves",
     "evidence",
     "classes",
+    "drift",
     "sweep",
     "clients",
     "splits",
