@@ -130,20 +130,18 @@ def suggested(diversity: Sequence[float], clients: int) -> int:
 
     $$ \frac{\|\frac1n \sum_i m_i\|^2}{\frac1n \sum_i \|m_i\|^2} = \frac{1}{n\,\xi} $$
 
-    A layer drifts if that is less than half, so that averaging undoes most of what clients did there, and if
-    its $\xi$ is at least half of the greatest. If the last layer does not, no layer is masked, and the
-    method goes on as FedAvg.
+    A layer drifts if that is less than half, so that averaging undoes most of what clients did there. If the
+    last layer does not, no layer is masked, and the method goes on as FedAvg.
 
     Args:
         diversity: $\xi$ of every layer, in the order of the model.
         clients: n, those that took part.
 
     Example:
-        >>> suggested([0.2, 0.5, 0.6, 0.9], clients=10), suggested([0.11, 0.12, 0.13], clients=10)
-        (1, 3)
+        >>> suggested([0.3, 0.1, 0.4, 0.9], clients=10), suggested([0.11, 0.12, 0.13], clients=10)
+        (2, 3)
     """
-    least = max(diversity) / 2
     first = len(diversity)
-    while first and clients * diversity[first - 1] > 2 and diversity[first - 1] >= least:
+    while first and clients * diversity[first - 1] > 2:
         first -= 1
     return first
