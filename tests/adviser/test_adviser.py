@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 
+import flax.linen as nn
 import numpy as np
 import pytest
 
@@ -18,6 +19,14 @@ from holdfast.adviser.work import Entry, Score, reached
 
 MODEL = hf.models.softmax_regression(classes=3)
 LOCAL = hf.Local(learning_rate=0.1, epochs=1, batch_size=10)
+
+
+class Unnamed(nn.Module):
+    """A network whose last layer has the name flax gave it."""
+
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(3)(nn.relu(nn.Dense(4)(x)))
 
 
 def population(skewed=True, clients=6, moved=0.0, seed=0):
@@ -145,13 +154,25 @@ class TestFacts:
         assert "feddyn" not in [c.name for c in found]
         assert any("come back" in line for line in left_out)
 
-    def test_a_model_without_a_classifier_leaves_fedpvr_out(self):
-        asked = posed()
-        _, left_out = candidates(asked, facts(asked, look=False))
-        names = asked.layers
-        assert any(line.startswith("FedPVR") for line in left_out) != any(
-            name.startswith("classifier") for name in names
-        )
+    @pytest.mark.parametrize(
+        ("model", "mask"),
+        [
+            (MODEL, None),
+            (hf.models.mlp([4], classes=3), "classifier"),
+            (hf.models.from_linen(Unnamed(), classes=3), "auto"),
+        ],
+        ids=["one layer", "a classifier", "no name"],
+    )
+    def test_fedpvr_corrects_the_classifier_or_what_the_first_round_says(self, model, mask):
+        asked = dataclasses.replace(posed(), model=model)
+        found, left_out = candidates(asked, facts(asked, look=False))
+        masks = [dict(c.strengths[0]).get("mask") for c in found if c.name == "fedpvr"]
+        assert masks == ([] if mask is None else [mask])
+        assert any("one layer" in line for line in left_out) == (mask is None)
+        if mask == "auto":
+            contestant = Contestant("fedpvr", (("mask", "auto"),))
+            assert contestant.algorithm() == hf.algorithms.fedpvr("auto")
+            assert contestant.entry() == {"name": "fedpvr", "mask": "auto"}
 
 
 class TestRace:

@@ -7,7 +7,7 @@ import os
 import types
 import typing
 from collections.abc import Callable
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 import optax
 import pydantic
@@ -70,6 +70,11 @@ def is_hyper(hint: Any) -> bool:
 def is_mask(hint: Any) -> bool:
     """Whether a choice of parameters by their names is wanted."""
     return any(_is_function(option, (str,), bool) for option in options(hint))
+
+
+def choices(hint: Any) -> tuple[Any, ...]:
+    """Words that a type names among other things it allows."""
+    return tuple(word for h in options(hint) if get_origin(h) is Literal for word in get_args(h))
 
 
 def nested(hint: Any) -> str | None:

@@ -10,6 +10,7 @@ from jax import tree
 
 from holdfast.client_states.storage import Storage
 from holdfast.cohorts import Cohort, Everyone
+from holdfast.core import auto_mask as waiting
 from holdfast.core import hyper
 from holdfast.core.algorithm import NOTHING_OWN, Algorithm
 from holdfast.core.keys import Purpose, host_key
@@ -17,7 +18,7 @@ from holdfast.core.local import Local, steps_at
 from holdfast.core.round import Template, template
 from holdfast.core.rule import Need
 from holdfast.data.clients import Clients, Examples, check_finite
-from holdfast.engine import choose, select_trial
+from holdfast.engine import auto_mask, choose, select_trial
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.debug import DebugEngine
 from holdfast.engine.experiment import Experiment
@@ -35,7 +36,9 @@ from holdfast.evaluate.protocol import Evaluator, declared_by
 from holdfast.metrics.metric import Directions
 from holdfast.models.model import Model
 from holdfast.origin import of_traced_value, place
+from holdfast.record.chosen_mask import ChosenMask
 from holdfast.record.identity import describe, digest
+from holdfast.record.state import RunState
 from holdfast.trees import Tree, describe_shapes, nbytes
 
 # Bytes of a model; the many experiments of a file or a sweep are checked before the first of them runs.
@@ -61,6 +64,10 @@ class Setup:
     template: Template
     opening: Experiment | None  # of the first round, if another method takes it
     adapt: Local | tuple[Local, ...] | None  # steps from the server's model to what a client uses
+    # The algorithm that waits for a mask, if one does: `algorithm` is what it became, or before that is
+    # known with every parameter masked.
+    waiting: Algorithm | None = None
+    chosen_mask: ChosenMask | None = None
 
     @property
     def method(self) -> Algorithm:
@@ -70,13 +77,16 @@ class Setup:
     def identity(self) -> dict[str, str]:
         """What makes this run this run, in words."""
         given = self.experiment
-        opened = {} if given.first_round is None else {"first round": describe(given.first_round)}
+        opened = {}
+        # Which mask it chooses, and so all after its first round, follows from the rest.
+        if given.first_round is not None and self.waiting is None:
+            opened["first round"] = describe(given.first_round)
         if given.stop is not None:
             opened["early stopping"] = describe(given.stop)
         return (
             opened
             | {
-                "algorithm": describe(self.method),
+                "algorithm": describe(self.waiting or self.method),
                 "model": f"{describe(given.model)} with {describe_shapes(self.params)}",
                 "local training": describe(given.local),
                 "data": digest(self.clients.contents),
@@ -121,6 +131,13 @@ class Setup:
         return locals_of(self.experiment)
 
 
+def algorithm_of(experiment: Experiment, state: RunState) -> Algorithm:
+    """What the states of a run of this experiment are of."""
+    if state.chosen_mask is not None:
+        experiment = auto_mask.settled(experiment, state.chosen_mask)
+    return checked(experiment).algorithm
+
+
 def locals_of(given: Experiment) -> tuple[Local, ...]:
     """How clients train: one for all, or one for each population."""
     return (given.local,) if isinstance(given.local, Local) else tuple(given.local)
@@ -137,6 +154,9 @@ def checked(experiment: Experiment) -> Setup:
 
 def _checked(given: Experiment) -> Setup:
     _check_types(given)
+    asked = given
+    if waiting.asks(given.algorithm):
+        given = auto_mask.opened(given)
     storage = Storage() if given.storage is None else given.storage
     evaluators = _as_sequence(given.evaluate)
     clients, cohort = given.clients, given.cohort
@@ -147,6 +167,7 @@ def _checked(given: Experiment) -> Setup:
     own = given.local if isinstance(given.local, Local) else tuple(given.local)
     adapt = own if given.algorithm.adapt is True else given.algorithm.adapt or None
     algorithm = hyper.of_population(dataclasses.replace(given.algorithm, adapt=False), clients)
+    asking = algorithm if given is not asked else None
     if given.first_round is not None:
         algorithm = dataclasses.replace(algorithm, wire=algorithm.wire.beginning(1))
     batches = BatchPlanner(clients, given.local, given.seed)
@@ -155,6 +176,9 @@ def _checked(given: Experiment) -> Setup:
     cohort.check(batches.able, len(clients))
     examples = _shown(clients, fits)
     params = _initial_params(given, examples)
+    if asking is not None:
+        auto_mask.layers_of(given, params)
+        algorithm = auto_mask.pretended(algorithm, params)
     first = draw(cohort, batches, given.seed, 0)
     engine = given.engine or choose.choose_engine(params, batches, first)
     _check_loss(given.model, params, examples, batches.batch_size, engine)
@@ -201,7 +225,7 @@ def _checked(given: Experiment) -> Setup:
         )
         checked(opening)
     return Setup(
-        experiment=given,
+        experiment=asked,
         algorithm=algorithm,
         model=_counting(given.model, algorithm, clients),
         clients=clients,
@@ -215,6 +239,7 @@ def _checked(given: Experiment) -> Setup:
         template=begun,
         opening=opening,
         adapt=adapt,
+        waiting=asking,
     )
 
 

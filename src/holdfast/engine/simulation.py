@@ -16,7 +16,7 @@ from holdfast.core.algorithm import Algorithm
 from holdfast.core.keys import Purpose, round_key
 from holdfast.core.local import Local, steps_at
 from holdfast.core.round import RoundInputs
-from holdfast.engine import choose, personal, weights
+from holdfast.engine import auto_mask, choose, personal, weights
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.compiled import CompileTime
 from holdfast.engine.experiment import Experiment
@@ -24,7 +24,7 @@ from holdfast.engine.flops import ClientWork
 from holdfast.engine.plan import RoundPlan, RoundPlanner, draw
 from holdfast.engine.prepare import Preparer
 from holdfast.engine.server import ServerPlanner
-from holdfast.engine.setup import checked
+from holdfast.engine.setup import Setup, checked
 from holdfast.engine.stacks import Stacks, in_place
 from holdfast.engine.stopping import kept_best, noted
 from holdfast.engine.traffic import Traffic
@@ -32,6 +32,7 @@ from holdfast.engine.watching import carried
 from holdfast.errors import HoldfastError, RoundFailedError
 from holdfast.evaluate.evaluators import Personal
 from holdfast.evaluate.protocol import EvaluationView, Evaluator, ServerData
+from holdfast.record.chosen_mask import ChosenMask
 from holdfast.record.history import History, Record, with_details
 from holdfast.record.ledger import Entry, Ledger
 from holdfast.record.state import RunState
@@ -47,12 +48,20 @@ class Simulation:
     Client states that outgrow memory go to `folder`, unless the experiment's storage names another.
     """
 
-    def __init__(self, experiment: Experiment, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        folder: Path | None = None,
+        chosen_mask: ChosenMask | None = None,
+    ) -> None:
         setup = checked(experiment)
+        if setup.waiting is not None:
+            setup = _settled(setup, chosen_mask)
         if folder is not None:
             setup = dataclasses.replace(setup, storage=setup.storage.beside(folder))
         self.setup = setup
-        self.experiment, self.params = experiment, setup.params
+        self.experiment = experiment = setup.experiment
+        self.params = setup.params
         first = draw(setup.cohort, setup.batches, experiment.seed, 0)
         self.feed = choose.choose_feed(setup.clients, setup.storage, setup.engine, first)
         self.planner = RoundPlanner(
@@ -90,6 +99,7 @@ class Simulation:
             ledger=Ledger(nbytes(setup.params)),
             history=History(directions=setup.directions),
             algorithm=setup.algorithm,
+            chosen_mask=setup.chosen_mask,
         )
 
     def go_on_from(self, start: RunState | None) -> RunState:
@@ -100,6 +110,14 @@ class Simulation:
         if not isinstance(start, RunState):
             raise HoldfastError(
                 f"start: a {type(start).__name__} is given; give the state of a run, such as run.state.",
+                about=("start",),
+            )
+        mask = self.setup.chosen_mask
+        if mask is not None and start.chosen_mask != mask:
+            raise HoldfastError(
+                f'start: mask="auto", and the state is of a run with '
+                f"{'another' if start.chosen_mask else 'no'} chosen mask; give that run's own mask, or begin "
+                f"at the first round.",
                 about=("start",),
             )
         then, now = len(start.client_states), len(fresh.client_states)
@@ -124,7 +142,9 @@ class Simulation:
         if best is not None:
             best = best._replace(server=carried(best.server, fresh.server))
         algorithm = self.setup.algorithm
-        return dataclasses.replace(start, client_states=kept, algorithm=algorithm, best=best)
+        return dataclasses.replace(
+            start, client_states=kept, algorithm=algorithm, best=best, chosen_mask=mask
+        )
 
     def inputs(self, state: RunState, plan: RoundPlan, now: Algorithm | None = None) -> RoundInputs:
         """What the next round is a function of; `now` is the algorithm with that round's numbers."""
@@ -338,3 +358,22 @@ class Simulation:
                 )
             measured |= found
         return with_details(measured)
+
+
+def chosen_mask(experiment: Experiment, order: Sequence[str] | None = None) -> ChosenMask:
+    """What a method that waits for a mask chooses after a first round; layers in the order of the model
+    unless given."""
+    watching = Simulation(auto_mask.watching(experiment))
+    return auto_mask.chosen(experiment, watching.advance(watching.begin()), order)
+
+
+def _settled(setup: Setup, chosen: ChosenMask | None) -> Setup:
+    """The setup with the mask of a run that has begun, or that its first round chooses."""
+    experiment = setup.experiment
+    # Found once: the answer stays with the experiment, as its setup does.
+    known: dict[str, Any] = vars(experiment)
+    chosen = chosen or known.get("_chosen_mask")
+    if chosen is None:
+        chosen = known["_chosen_mask"] = chosen_mask(experiment)
+    found = checked(auto_mask.settled(experiment, chosen))
+    return dataclasses.replace(found, waiting=setup.waiting, chosen_mask=chosen)

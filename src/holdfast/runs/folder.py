@@ -17,6 +17,7 @@ methods/fedavg/seed-0/  (with several splits of the data methods/fedavg/split-0/
     start.json          what was measured of the model before the first round
     chosen.json         with early stopping: the best round and by what, the round all results are of, and
                         why the run ended
+    mask.json           with mask = "auto": layers and their drift in the first round, and which are masked
     clients.json        every client's own result at the end
     params.safetensors  the server's model, by the names of its parameters, and all that hf.load needs
     personal.safetensors
@@ -47,6 +48,7 @@ from holdfast.config.file import ExperimentFile, read
 from holdfast.errors import HoldfastError, file_errors_said
 from holdfast.metrics.metric import Declared, directions
 from holdfast.record.checkpoint import saved_rounds
+from holdfast.record.chosen_mask import ChosenMask
 from holdfast.record.files import PARTIAL, checksums, damaged, write_whole
 from holdfast.record.history import DETAILS, History, Record
 from holdfast.record.ledger import Entry
@@ -66,6 +68,7 @@ _LATER = (
     "personal.safetensors",
     "start.json",
     "chosen.json",
+    "mask.json",
     "details.jsonl",
 )
 _TIMING = ("timing.jsonl",)
@@ -177,6 +180,7 @@ class SeedFolder:
         start: dict[str, Any] | None = None,
         personal: bytes | None = None,
         chosen: dict[str, Any] | None = None,
+        mask: ChosenMask | None = None,
     ) -> None:
         """The results, models as they are saved; their checksums last.
 
@@ -193,6 +197,8 @@ class SeedFolder:
             write_whole(self.personal_file, personal)
         if chosen is not None:
             write_whole(self.path / "chosen.json", json.dumps(chosen))
+        if mask is not None:
+            write_whole(self.path / "mask.json", mask.to_json())
         if start is not None:
             write_whole(self.path / "start.json", json.dumps(start, default=_plain))
         if predicted is not None:
@@ -248,6 +254,14 @@ class SeedFolder:
         self._refuse_damaged("chosen.json")
         path = self.path / "chosen.json"
         return read_json(path, self._remedy) if self.ended and path.exists() else {}
+
+    def mask(self) -> ChosenMask | None:
+        """What `mask = "auto"` came to; None without, or if the run has not ended."""
+        self._refuse_damaged("mask.json")
+        path = self.path / "mask.json"
+        if not (self.ended and path.exists()):
+            return None
+        return ChosenMask.from_json(json.dumps(read_json(path, self._remedy)))
 
     def ledger(self) -> list[Entry]:
         """Every round: who took part, and the bits each received and returned."""

@@ -233,6 +233,8 @@ def _run(
             begun = True
             files.begin(state)
             folder.log(f"{job.called(study)}: from round {state.round}")
+            if state.chosen_mask is not None:
+                folder.log(f"{job.called(study)}: {state.chosen_mask}")
         known.on_round(job, state)
         interrupted()
 
@@ -268,7 +270,7 @@ def write_results(
     )
     server, personal = as_files(saving or Saving(run.simulation, run.deployed, kept=run.kept), told)
     start, chosen = run.simulation.measure_start(), _chosen(run)
-    files.finish(server, measured, predictions, start, personal, chosen)
+    files.finish(server, measured, predictions, start, personal, chosen, run.chosen_mask)
 
 
 def _chosen(run: Run) -> dict[str, Any] | None:
