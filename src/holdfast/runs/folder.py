@@ -35,7 +35,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import safetensors.numpy
@@ -47,7 +47,7 @@ from holdfast.metrics.metric import Declared, directions
 from holdfast.record.checkpoint import saved_rounds
 from holdfast.record.files import PARTIAL, checksums, damaged, write_whole
 from holdfast.record.history import History, Record
-from holdfast.record.ledger import Entry
+from holdfast.record.ledger import Entry, Sent
 from holdfast.record.lock import LOCK
 from holdfast.record.state import RunState
 from holdfast.record.versions import versions
@@ -233,8 +233,7 @@ class SeedFolder:
         """Every round: who took part, and the bits each received and returned."""
         self._refuse_damaged("ledger.jsonl")
         lines = read_lines(self.path / "ledger.jsonl", self._remedy)
-        plain = [{n: tuple(v) if isinstance(v, list) else v for n, v in r.items()} for r in lines]
-        return [Entry(**cast(Any, line)) for line in plain]
+        return [_read_entry(line) for line in lines]
 
     def clients(self) -> dict[str, Any]:
         """Every client's own result at the end; empty if the run has not ended."""
@@ -537,4 +536,15 @@ def _entry(entry: Entry) -> Record:
         "bits_down": entry.bits_down,
         "bits_up": entry.bits_up,
         **({"left_out": entry.left_out} if entry.left_out else {}),
+        **({"beside": [dataclasses.asdict(s) for s in entry.beside]} if entry.beside else {}),
     }
+
+
+def _read_entry(line: Record) -> Entry:
+    plain: dict[str, Any] = _with_tuples(line)
+    beside = tuple(Sent(**_with_tuples(sent)) for sent in plain.pop("beside", ()))
+    return Entry(**plain, beside=beside)
+
+
+def _with_tuples(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {n: tuple(v) if isinstance(v, list) else v for n, v in line.items()}
