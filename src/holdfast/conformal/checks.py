@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.conformal.evaluator import Conformal
 
 Kind = Literal["labels", "numbers"]
-_OURS = ("evaluate", "conformal")
+
 
 
 def check(asked: "Conformal", model: Model, params: Tree, clients: int) -> None:
@@ -27,19 +27,19 @@ def check(asked: "Conformal", model: Model, params: Tree, clients: int) -> None:
         raise HoldfastError(
             "conformal: calibration is every client's own, and by=\"server\" calibrates with the server's; "
             'give one data set, or by="clients" or "each client".',
-            about=(*_OURS, "by"),
+            about=("by",),
         )
     if asked.by != "server" and not isinstance(asked.calibration, Clients):
         raise HoldfastError(
             f'conformal: by="{asked.by}" and one data set to calibrate with; give every client\'s own as '
             f'hf.Clients, or by="server".',
-            about=(*_OURS, "by"),
+            about=("by",),
         )
     if asked.by != "server" and not isinstance(asked.examples, Clients):
         raise HoldfastError(
             f'conformal: by="{asked.by}" calibrates the model that each client would use, and one data set '
             f"to test on says for no client which; give every client's own as hf.Clients.",
-            about=(*_OURS, "examples"),
+            about=("examples",),
         )
     for what, given in (("calibrate with", asked.calibration), ("test on", asked.examples)):
         _check_given(given, what, clients)
@@ -51,7 +51,7 @@ def check(asked: "Conformal", model: Model, params: Tree, clients: int) -> None:
             raise HoldfastError(
                 "conformal: errors of numbers have no largest value that a histogram could end at; give "
                 'largest=..., or by="each client".',
-                about=(*_OURS, "largest"),
+                about=("largest",),
             )
 
 
@@ -60,23 +60,23 @@ def _check_given(given: Any, what: str, clients: int) -> None:
         if labels_of(given) is None:
             raise HoldfastError(
                 f"conformal: the examples to {what} have no labels; give hf.Examples(x, y).",
-                about=(*_OURS, "data"),
+                about=("data",),
             )
         if not len(tree.leaves(given)[0]):
             raise HoldfastError(
-                f"conformal: no examples to {what}; give at least one.", about=(*_OURS, "data")
+                f"conformal: no examples to {what}; give at least one.", about=("data",)
             )
         return
     if len(given) != clients:
         raise HoldfastError(
             f"conformal: {len(given)} clients have examples to {what} but the population has {clients}; "
             f"give every client its own, if only an empty one.",
-            about=(*_OURS, "data"),
+            about=("data",),
         )
     if not given.sizes.any():
         raise HoldfastError(
             f"conformal: no client has examples to {what}; give at least one some.",
-            about=(*_OURS, "data"),
+            about=("data",),
         )
 
 
@@ -86,7 +86,7 @@ def _check_kind(asked: "Conformal", given: Any, what: str, model: Model, params:
         raise HoldfastError(
             f"conformal: {model.name} does not say what it predicts; give "
             f"hf.Model(predictor=hf.models.Predictor(predict, metrics)).",
-            about=(*_OURS, "model"),
+            about=("model",),
         )
     wanted: Kind = "numbers" if asked.score.of_numbers else "labels"
     whole = given.examples if isinstance(given, Clients) else given
@@ -97,14 +97,14 @@ def _check_kind(asked: "Conformal", given: Any, what: str, model: Model, params:
             raise HoldfastError(
                 f"conformal: {model.name} predicts neither one label nor one number for each row to {what}; "
                 f"leave it out.",
-                about=(*_OURS, "score"),
+                about=("score",),
             )
         if found != wanted:
             use = '"residual", for intervals' if found == "numbers" else '"lac", "aps" or "raps"'
             raise HoldfastError(
                 f"conformal: score `{asked.score.name}` is of {wanted}, and {model.name} predicts {found}; "
                 f"use {use}.",
-                about=(*_OURS, "score"),
+                about=("score",),
             )
 
 
@@ -168,5 +168,5 @@ def _both(count: int) -> HoldfastError:
     return HoldfastError(
         f"conformal: {count} examples are calibrated with and tested on, so that coverage would look better "
         f"than it is; take them apart, such as by hf.conformal.divide.",
-        about=(*_OURS, "calibration"),
+        about=("calibration",),
     )
