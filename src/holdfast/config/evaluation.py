@@ -9,7 +9,7 @@ import numpy as np
 from jax import tree
 
 from holdfast import evaluate
-from holdfast.config import own_code, schema, signatures
+from holdfast.config import conformal, own_code, schema, signatures
 from holdfast.config.file import ExperimentFile, KeyPath
 from holdfast.config.joined import Federation
 from holdfast.config.making import find, located, make, make_metric
@@ -18,7 +18,7 @@ from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.keys import host_key
 from holdfast.data import Clients
-from holdfast.data.grouped import group
+from holdfast.data.grouped import OfPopulation, group
 from holdfast.data.held_out import matched_test
 from holdfast.engine.role import deploys_its_own
 from holdfast.errors import HoldfastError, did_you_mean
@@ -131,6 +131,31 @@ def evaluators(
         _check(file, at, made, model, clients)
         chosen.append(made)
     return tuple(chosen)
+
+
+def of_sets(
+    file: ExperimentFile, sections: schema.FileSchema, trained: Federation, methods: Sequence[Any]
+) -> tuple[Any, ...]:
+    """What `[conformal]` asks for, checked against the model with the line it stands on."""
+    if sections.conformal is None:
+        return ()
+    own = [m.label for m in methods if leaves_clients_their_own(m.algorithm, trained)]
+    tests: list[Any] = [dataset.test for dataset in trained.datasets]
+    if trained.clients.populations is not None:
+        tests = [OfPopulation(examples, p) for p, examples in enumerate(tests)]
+    found = conformal.evaluators(
+        file,
+        sections.conformal,
+        sections.evaluate.every,
+        trained.held_out,
+        trained.calibrations,
+        trained.tests,
+        tests,
+        own,
+    )
+    for evaluator in found:
+        _check(file, ("conformal",), evaluator, trained.model, trained.clients)
+    return tuple(found)
 
 
 def set_metrics(file: ExperimentFile, section: schema.Evaluate) -> tuple[Metric, ...]:

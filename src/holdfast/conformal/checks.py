@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 Kind = Literal["labels", "numbers"]
 
 
-
 def check(asked: "Conformal", model: Model, params: Tree, clients: int) -> None:
     """Refuse what cannot work, in one line."""
     if asked.by == "server" and isinstance(asked.calibration, Clients):
@@ -41,7 +40,16 @@ def check(asked: "Conformal", model: Model, params: Tree, clients: int) -> None:
             f"to test on says for no client which; give every client's own as hf.Clients.",
             about=("examples",),
         )
-    for what, given in (("calibrate with", asked.calibration), ("test on", asked.examples)):
+    sets = [("calibrate with", asked.calibration), ("test on", asked.examples)]
+    if asked.own is not None:
+        if isinstance(asked.examples, Clients) or not isinstance(asked.own, Clients):
+            raise HoldfastError(
+                "conformal: own is every client's test examples as hf.Clients, beside one data set to test "
+                "on; leave it out, or give that.",
+                about=("own",),
+            )
+        sets.append(("test on", asked.own))
+    for what, given in sets:
         _check_given(given, what, clients)
         _check_kind(asked, given, what, model, params)
     _check_apart(asked)

@@ -49,6 +49,8 @@ class Conformal:
     largest: float | None = None
     every: int = 1
     name: str = ""
+    # Every client's own examples, where those to test on are one data set.
+    own: Clients | None = None
     keeps_last_models = False
 
     @property
@@ -75,7 +77,7 @@ class Conformal:
     def columns(self, measured: list[str]) -> list[str]:
         """What it writes."""
         plain = ["coverage", self._size]
-        if isinstance(self.examples, Clients):
+        if self._has_clients:
             plain.append("coverage_worst_tenth")
         return [f"{self.name}_{name}" if self.name else name for name in plain]
 
@@ -87,10 +89,22 @@ class Conformal:
             return dict.fromkeys(names, math.nan)
         found = together(parts, self.kappa)
         values = [found.coverage, found.mean_size]
-        if isinstance(self.examples, Clients):
-            each = np.sort([o.coverage for o in found.of_clients().values()])
+        if self._has_clients:
+            each = np.sort([o.coverage for o in self._each(view, found).values()])
             values.append(float(each[: -(-len(each) // 10)].mean()))
         return dict(zip(names, values, strict=True))
+
+    @property
+    def _has_clients(self) -> bool:
+        return isinstance(self.examples, Clients) or self.own is not None
+
+    def _each(self, view: EvaluationView, found: Outcome) -> dict[int, Outcome]:
+        """Every client's own rows."""
+        if self.own is None:
+            return found.of_clients()
+        parts = dataclasses.replace(self, examples=self.own, own=None)._parts(view)
+        assert parts is not None
+        return together(parts, self.kappa).of_clients()
 
     def detail(self, view: EvaluationView) -> dict[str, Any] | None:
         """Everything at one round in plain values: by client, by class and over kappa."""
@@ -108,21 +122,18 @@ class Conformal:
             "calibrated_on": sum(c.n for c in known.values()),
             "rows": found.rows,
             "coverage": found.coverage,
-            "size": found.mean_size,
+            "size": _plain(found.mean_size),
             "empty": found.empty,
             "single": found.single,
             "excess": max(c.excess(self.kappa) for c in known.values()),
-            "curve": curve_of(parts),
+            "curve": {n: [_plain(v) for v in vs] for n, vs in curve_of(parts).items()},
             "classes": _listed(found.of_classes(), "label"),
         }
-        if isinstance(self.examples, Clients):
-            about["clients"] = self._clients(view, parts, found)
+        if self._has_clients:
+            about["clients"] = self._clients(view, self._each(view, found))
         return about
 
-    def _clients(
-        self, view: EvaluationView, parts: list[KnownRows], found: Outcome
-    ) -> dict[str, Any]:
-        each = found.of_clients()
+    def _clients(self, view: EvaluationView, each: dict[int, Outcome]) -> dict[str, Any]:
         ids = list(each)
         if len(ids) > _MOST_CLIENTS:
             ids = [ids[i] for i in np.linspace(0, len(ids) - 1, _MOST_CLIENTS).astype(int)]
@@ -231,6 +242,7 @@ def evaluate(
     largest: float | None = None,
     every: int = 1,
     name: str = "",
+    own: Clients | None = None,
 ) -> Conformal:
     r"""How often prediction sets hold the right label, and how large they are (`coverage`, `set_size`).
 
@@ -253,6 +265,8 @@ def evaluate(
         largest: of `"clients"` with `"residual"`, the largest error that histograms tell from larger ones.
         every: rounds between evaluations.
         name: goes before the names of what is measured.
+        own: every client's own test examples, where `examples` are one data set and it is to be said what
+            each client gets.
 
     Example:
         >>> import holdfast as hf
@@ -290,4 +304,5 @@ def evaluate(
         None if largest is None else float(largest),
         whole_number("evaluate", "every", every),
         name,
+        own,
     )

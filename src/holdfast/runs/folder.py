@@ -16,6 +16,7 @@ methods/fedavg/seed-0/  (with several splits of the data methods/fedavg/split-0/
     chosen.json         with early stopping: the best round and by what, the round all results are of, and
                         why the run ended
     clients.json        every client's own result at the end
+    confidence.json     with [conformal]: coverage and size of sets by client, by class and over kappa
     params.safetensors  the server's model, by the names of its parameters, and all that hf.load needs
     personal.safetensors
                         every client's own model by its name, where clients use others than the server's
@@ -59,7 +60,13 @@ _TIMES = ("seconds", "compile_seconds")
 # What two runs of the same experiment have alike; seconds they have not.
 _RESULTS = ("history.jsonl", "ledger.jsonl", "clients.json", "params.safetensors")
 # What older runs have not; all others have checksums of it too.
-_LATER = ("predictions.safetensors", "personal.safetensors", "start.json", "chosen.json")
+_LATER = (
+    "predictions.safetensors",
+    "personal.safetensors",
+    "start.json",
+    "chosen.json",
+    "confidence.json",
+)
 _TIMING = ("timing.jsonl",)
 _BEGINNING = ("experiment.toml", "split.json", "methods.json")
 _OWN_SUM = "sha256"  # in environment.json, of all else in it
@@ -162,6 +169,7 @@ class SeedFolder:
         start: dict[str, Any] | None = None,
         personal: bytes | None = None,
         chosen: dict[str, Any] | None = None,
+        confidence: list[dict[str, Any]] | None = None,
     ) -> None:
         """The results, models as they are saved; their checksums last.
 
@@ -178,6 +186,8 @@ class SeedFolder:
             write_whole(self.personal_file, personal)
         if chosen is not None:
             write_whole(self.path / "chosen.json", json.dumps(chosen))
+        if confidence is not None:
+            write_whole(self.path / "confidence.json", json.dumps({"measured": confidence}))
         if start is not None:
             write_whole(self.path / "start.json", json.dumps(start, default=_plain))
         if predicted is not None:
@@ -240,6 +250,14 @@ class SeedFolder:
         self._refuse_damaged("clients.json")
         path = self.path / "clients.json"
         return read_json(path, self._remedy) if path.exists() else {}
+
+    def confidence(self) -> list[dict[str, Any]]:
+        """What was measured of prediction sets or intervals at the end; empty without `[conformal]`, or if
+        the run has not ended."""
+        self._refuse_damaged("confidence.json")
+        path = self.path / "confidence.json"
+        found = read_json(path, self._remedy) if self.ended and path.exists() else {}
+        return list(found.get("measured", ()))
 
     def params(self) -> dict[str, np.ndarray]:
         """The final model by the names of its parameters."""
