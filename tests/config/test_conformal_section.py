@@ -70,17 +70,18 @@ def test_examples_to_calibrate_with_are_used_for_nothing_else(tmp_path):
     whole = hf.data.breast_cancer()
     (evaluator,) = [e for e in given.evaluators if isinstance(e, hf.conformal.Conformal)]
     calibration, test = evaluator.calibration, given.datasets[0].test
-    used = len(calibration.order)
     # Each belongs to one client, and the rest is what everything is tested on.
-    assert len(np.unique(calibration.order)) == used
-    assert used + len(test.y) == len(whole.test.y)
+    for own in (calibration, evaluator.examples):
+        assert len(np.unique(own.order)) == len(own.order)
+    assert len(calibration.order) + len(test.y) == len(whole.test.y)
+    assert evaluator.examples.examples is test
     assert not rows_of(calibration.examples) & rows_of(test)
     assert not rows_of(calibration.examples) & rows_of(given.tests.examples)
     assert not rows_of(calibration.examples) & rows_of(given.clients.examples)
-    # In the clients' own mix of labels.
+    # In the clients' own mix of labels, whichever part they are in.
     for i in range(4):
-        share = np.mean(calibration[i].y), np.mean(given.clients[i].y)
-        assert abs(share[0] - share[1]) < 0.12
+        both = np.concatenate([calibration[i].y, evaluator.examples[i].y])
+        assert abs(np.mean(both) - np.mean(given.clients[i].y)) < 0.06
     for seed in (0, 1):
         again = made(tmp_path, changes=[f"conformal.seed={seed}"])
         same = rows_of(again.datasets[0].test) == rows_of(test)
@@ -105,7 +106,7 @@ def test_a_run_says_what_python_does(run, tmp_path):
 
         held = np.sort(np.concatenate([scores(i, evaluator.calibration[i])[0] for i in range(4)]))
         q = np.ceil(held[int(np.ceil((len(held) + 1) * 0.8)) - 1] * 50 - 1e-9) / 50
-        found = [scores(i, given.tests[i]) for i in range(4)]
+        found = [scores(i, evaluator.examples[i]) for i in range(4)]
         covered = np.concatenate([own <= q for own, _ in found])
         sizes = np.concatenate([(p <= q + 0.0) * 1.0 + (1 - p <= q) for _, p in found])
         assert about["coverage"] == pytest.approx(covered.mean(), abs=1e-6)
@@ -134,12 +135,35 @@ def test_at_the_server_and_each_client(tmp_path):
     (evaluator,) = [e for e in server.evaluators if isinstance(e, hf.conformal.Conformal)]
     assert evaluator.by == "server"
     assert evaluator.score == hf.conformal.Score("aps")
-    assert evaluator.own is server.tests
+    assert evaluator.examples is server.datasets[0].test
+    assert evaluator.own.sizes.sum() == len(evaluator.examples.y)
     python = hf.simulate(server.experiment(server.methods[0], 0), 1)
     assert {"coverage", "set_size", "coverage_worst_tenth"} <= set(python.history.columns)
     own = made(tmp_path, text, ['conformal.by="each client"', "conformal.every=2"])
     (evaluator,) = [e for e in own.evaluators if isinstance(e, hf.conformal.Conformal)]
     assert (evaluator.by, evaluator.every, evaluator.sent) == ("each client", 2, ())
+
+
+def test_rows_of_owners_are_theirs(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["a,b,site,sick"]
+    lines += [
+        f"{x:.3f},{z:.3f},{'basel' if k % 3 else 'bern'},{int(x + z > 0)}"
+        for k, (x, z) in enumerate(rng.normal(size=(90, 2)))
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    text = FILE.replace('data = "breast_cancer"\n', "").replace(
+        'name = "dirichlet"\nclients = 4\nconcentration = 0.5', 'name = "natural"'
+    )
+    text += '\n[data]\nname = "table"\npath = "t.csv"\nlabel = "sick"\nclient = "site"\ntest_share = 0.4\n'
+    given = made(tmp_path, text)
+    (evaluator,) = [e for e in given.evaluators if isinstance(e, hf.conformal.Conformal)]
+    assert evaluator.calibration.names == given.clients.names == ("basel", "bern")
+    for i in range(2):
+        # Those of the site that are left are what it is tested on.
+        assert rows_of(evaluator.examples[i]) == rows_of(given.tests[i])
+        assert not rows_of(evaluator.calibration[i]) & rows_of(given.tests[i])
+    assert evaluator.calibration.sizes.all()
 
 
 def test_several_populations(tmp_path):

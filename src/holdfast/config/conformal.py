@@ -19,10 +19,13 @@ _AT = ("conformal",)
 
 
 class HeldOut(NamedTuple):
-    """Examples to calibrate with, which nobody trains on, chooses by or is tested on."""
+    """Test examples in two: some to calibrate with, which nobody trains on, chooses by or is tested on."""
 
-    examples: Examples
-    owners: Any
+    examples: Examples  # to calibrate with
+    tested: Examples  # all others
+    labels: np.ndarray  # of all test examples
+    owners: np.ndarray | None  # whose they are, where that is known
+    rows: tuple[np.ndarray, np.ndarray]  # which of them calibrate, and which do not
 
 
 def set_apart(
@@ -45,42 +48,52 @@ def set_apart(
             f"`share` is {section.share:g} of {n} test examples; leave some to calibrate with and some to "
             f"test on.",
         )
-
-    def taken(rows: np.ndarray) -> HeldOut:
-        owners = None if dataset.test_owners is None else np.asarray(dataset.test_owners)[rows]
-        return HeldOut(tree.map(lambda a: np.asarray(a)[rows], dataset.test), owners)
-
-    kept = taken(rest)
-    return dataclasses.replace(dataset, test=kept.examples, test_owners=kept.owners), taken(few)
+    parts = [tree.map(lambda a, r=rows: np.asarray(a)[r], dataset.test) for rows in (few, rest)]
+    owners = None if dataset.test_owners is None else np.asarray(dataset.test_owners)
+    held = HeldOut(parts[0], parts[1], np.asarray(dataset.test.y), owners, (few, rest))
+    kept = None if owners is None else owners[rest]
+    return dataclasses.replace(dataset, test=held.tested, test_owners=kept), held
 
 
-def of_clients(held: HeldOut, clients: Clients, seed: int) -> Clients:
-    """Every client's own of them, none of which is another's: those of its owner where that is known, else
-    dealt out at random, of each label as many as there is of it in the client's training examples."""
+def of_clients(held: HeldOut, clients: Clients, seed: int) -> tuple[Clients, Clients]:
+    """Every client's own examples to calibrate with and to test on, none of which is another client's.
+
+    Those of its owner where that is known. Else all test examples are dealt out at random, of each label in
+    proportion to how many the client has to train on. That does not look at which of them calibrate, so that
+    a client's two parts are exchangeable.
+    """
     if held.owners is not None and clients.names is not None:
-        owners = np.asarray(held.owners).astype(str)
-        rows = [np.flatnonzero(owners == name) for name in clients.names]
+        numbers = {name: i for i, name in enumerate(clients.names)}
+        owner = np.array([numbers.get(str(name), -1) for name in held.owners.tolist()], np.int64)
     else:
-        rows = _dealt(np.asarray(held.examples.y), clients, seed)
-    found = Clients.from_rows(held.examples, rows)
-    return dataclasses.replace(found, names=clients.names)
+        owner = _dealt(held.labels, clients, seed)
+
+    def part(examples: Examples, rows: np.ndarray) -> Clients:
+        whose = owner[rows]
+        order = np.argsort(whose, kind="stable")
+        sizes = np.bincount(whose[whose >= 0], minlength=len(clients))
+        offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        # Rows that are nobody's come first.
+        return Clients(examples, order[(whose < 0).sum() :], offsets, names=clients.names)
+
+    return part(held.examples, held.rows[0]), part(held.tested, held.rows[1])
 
 
-def _dealt(labels: np.ndarray, clients: Clients, seed: int) -> list[np.ndarray]:
+def _dealt(labels: np.ndarray, clients: Clients, seed: int) -> np.ndarray:
+    """Whose each row is, by its label; -1 of labels that nobody has."""
     trained = np.asarray(clients.examples.y)
     if trained.ndim != 1 or trained.dtype.kind not in "biu":
         trained, labels = np.zeros(len(trained), np.int64), np.zeros(len(labels), np.int64)
     rng = host_generator(Purpose.SETS, seed, 3)
-    parts: list[list[np.ndarray]] = [[] for _ in range(len(clients))]
+    whose = np.repeat(np.arange(len(clients)), clients.sizes)
+    owner = np.full(len(labels), -1)
     for label in np.unique(labels):
         stock = rng.permutation(np.flatnonzero(labels == label))
-        wanted = np.array([(trained[clients.rows(i)] == label).sum() for i in range(len(clients))])
-        if not wanted.any():
-            continue  # nobody's
-        ends = np.round(np.cumsum(wanted) / wanted.sum() * len(stock)).astype(int)
-        for own, mine in zip(parts, np.split(stock, ends[:-1]), strict=True):
-            own.append(mine)
-    return [np.sort(np.concatenate(own)) if own else np.zeros(0, np.int64) for own in parts]
+        wanted = np.bincount(whose[trained[clients.order] == label], minlength=len(clients))
+        if wanted.any():
+            ends = np.round(np.cumsum(wanted) / wanted.sum() * len(stock)).astype(int)
+            owner[stock] = np.repeat(np.arange(len(clients)), np.diff(ends, prepend=0))
+    return owner
 
 
 def evaluators(
@@ -88,14 +101,13 @@ def evaluators(
     section: ConformalSection | None,
     every: int,
     held: tuple[HeldOut, ...],
-    calibrations: Clients | None,
-    tests: Clients,
-    test_sets: list[Any],
+    own: tuple[Clients, Clients],
     personal: list[str],
 ) -> list[conformal.Conformal]:
     """What measures sets or intervals: one for everybody; at the server, one for each population.
 
-    `personal` has the names of methods that leave clients models of their own.
+    `own` is every client's to calibrate with and to test on; `personal` has the names of methods that leave
+    clients models of their own.
     """
     if section is None:
         return []
@@ -116,13 +128,15 @@ def evaluators(
         known["score"] = conformal.Score(
             section.score, section.penalty, section.k_reg, section.randomised, section.seed
         )
+        calibrations, tests = own
         if section.by != "server":
             return [conformal.evaluate(calibrations, tests, **known)]
         if tests.populations is None:
-            return [conformal.evaluate(held[0].examples, test_sets[0], own=tests, **known)]
-        names = tests.populations.names
-        pairs = zip(held, test_sets, names, strict=True)
+            return [conformal.evaluate(held[0].examples, held[0].tested, own=tests, **known)]
+        pairs = zip(held, tests.populations.names, strict=True)
         return [
-            conformal.evaluate(OfPopulation(one.examples, p), test, name=name, **known)
-            for p, (one, test, name) in enumerate(pairs)
+            conformal.evaluate(
+                OfPopulation(one.examples, p), OfPopulation(one.tested, p), name=name, **known
+            )
+            for p, (one, name) in enumerate(pairs)
         ]

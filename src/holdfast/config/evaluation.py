@@ -18,7 +18,7 @@ from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.keys import host_key
 from holdfast.data import Clients
-from holdfast.data.grouped import OfPopulation, group
+from holdfast.data.grouped import group
 from holdfast.data.held_out import matched_test
 from holdfast.engine.role import deploys_its_own
 from holdfast.errors import HoldfastError, did_you_mean
@@ -137,20 +137,15 @@ def of_sets(
     file: ExperimentFile, sections: schema.FileSchema, trained: Federation, methods: Sequence[Any]
 ) -> tuple[Any, ...]:
     """What `[conformal]` asks for, checked against the model with the line it stands on."""
-    if sections.conformal is None:
+    if sections.conformal is None or trained.held_out_of_clients is None:
         return ()
     own = [m.label for m in methods if leaves_clients_their_own(m.algorithm, trained)]
-    tests: list[Any] = [dataset.test for dataset in trained.datasets]
-    if trained.clients.populations is not None:
-        tests = [OfPopulation(examples, p) for p, examples in enumerate(tests)]
     found = conformal.evaluators(
         file,
         sections.conformal,
         sections.evaluate.every,
         trained.held_out,
-        trained.calibrations,
-        trained.tests,
-        tests,
+        trained.held_out_of_clients,
         own,
     )
     for evaluator in found:

@@ -43,8 +43,8 @@ class Federation:
     own_local: tuple[tuple[dict[str, Any], KeyPath], ...] = ()
     # What sets and intervals are calibrated with, of every population; empty where nothing is.
     held_out: tuple[HeldOut, ...] = ()
-    # Every client's own of these.
-    calibrations: Clients | None = None
+    # Every client's own of these to calibrate with and to test on.
+    held_out_of_clients: tuple[Clients, Clients] | None = None
 
     def local(
         self, file: ExperimentFile, at: KeyPath, shared: dict[str, Any], own: dict[str, Any]
@@ -127,7 +127,7 @@ def federation(file: ExperimentFile, sections: FileSchema) -> Federation:
     if held is None or sections.conformal is None:
         return made
     mine = of_clients(held, clients, sections.conformal.seed)
-    return dataclasses.replace(made, held_out=(held,), calibrations=mine)
+    return dataclasses.replace(made, held_out=(held,), held_out_of_clients=mine)
 
 
 def _joined(file: ExperimentFile, sections: FileSchema) -> Federation:
@@ -163,11 +163,11 @@ def _joined(file: ExperimentFile, sections: FileSchema) -> Federation:
         )
     each = [found.clients for found in known]
     measurable = bool(known) and all(part.sizes.any() for part in each)
-    calibrations = None
+    of_each = None
     if sections.conformal is not None:
-        own_parts = zip(held_out, parts, strict=True)
         seed = sections.conformal.seed
-        calibrations = joined.tests([of_clients(h, p.clients, seed) for h, p in own_parts])
+        halves = [of_clients(h, p.clients, seed) for h, p in zip(held_out, parts, strict=True)]
+        of_each = joined.tests([one for one, _ in halves]), joined.tests([two for _, two in halves])
     return Federation(
         tuple(datasets),
         joined.clients,
@@ -179,7 +179,7 @@ def _joined(file: ExperimentFile, sections: FileSchema) -> Federation:
         joined.tests(each) if measurable else None,
         own if any(keys is not None for keys in given) else (),
         tuple(held_out),
-        calibrations,
+        of_each,
     )
 
 

@@ -27,6 +27,7 @@ _SCRIPTS = (
     "curves",
     "evidence",
     "classes",
+    "confidence",
     "sweep",
     "clients",
     "splits",
