@@ -19,8 +19,8 @@ function buildConfidence() {
   explainConfidence(about);
   const size = about.sets ? "labels in a set" : "width of an interval";
   const least = about.clients.some((clients) => clients);
-  const columns = ["coverage asked", "coverage", size, ...(about.sets ? ["one label", "empty"] : []), ...(least ? ["client with the least"] : [])];
-  buildTable(byId("confidence-table"), columns, about.rows, columns.map((name) => (name === size ? "low" : "")));
+  const columns = ["coverage asked", "coverage", size, ...(about.sets ? ["one label", "empty"] : []), ...(least ? ["worst client"] : [])];
+  buildTable(byId("confidence-table"), columns, about.rows, columns.map(() => ""));
   buildConfidentClients(about, size);
 }
 
