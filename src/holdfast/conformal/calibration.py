@@ -132,7 +132,7 @@ def calibrate(
     $$ \tau = \text{the } \lfloor \kappa (n+1) \rfloor \text{-th smallest of } p_{y_1}, \dots, p_{y_n}
        \qquad (\tau = 0 \text{ if that is } 0), $$
 
-    as in FedPVR's experiments.
+    the threshold on probabilities of FedPVR's appendix C.1.
 
     Args:
         predicted: probabilities, a row for each example and a column for each label; or numbers.
