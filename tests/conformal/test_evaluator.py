@@ -310,6 +310,20 @@ def test_after_diverging_there_is_nothing_to_calibrate():
             "75 examples are calibrated with and tested on",
         ),
         (
+            lambda: hf.conformal.evaluate(AT_TEST, hf.data.matched_test(AT_TEST, TRAIN)),
+            "calibrated with and tested on",
+        ),
+        (
+            lambda: hf.conformal.evaluate(
+                AT_SERVER, AT_TEST, own=hf.data.matched_test(AT_SERVER, TRAIN)
+            ),
+            "calibrated with and tested on",
+        ),
+        (
+            lambda: hf.conformal.evaluate(AT_SERVER, TEST, own=TEST),
+            "beside one data set to test on",
+        ),
+        (
             lambda: hf.conformal.evaluate(
                 hf.data.matched_test(AT_SERVER, TRAIN), TEST, by="clients"
             ),
@@ -340,6 +354,26 @@ def test_bad_input_gets_one_clear_line(wrong, message):
     with pytest.raises(hf.HoldfastError, match=message) as error:
         simulate(wrong(), rounds=1)
     assert "\n" not in str(error.value)
+
+
+def test_rows_that_are_trained_on_calibrate_nothing():
+    for wrong in (
+        lambda: simulate(hf.conformal.evaluate(TRAIN, TEST, by="each client"), rounds=1),
+        lambda: simulate(hf.conformal.evaluate(TRAIN.examples, AT_TEST), rounds=1),
+        lambda: simulate(
+            hf.conformal.evaluate(AT_SERVER, AT_TEST),
+            hf.algorithms.fedavg_plus(gamma=0.5),
+            rounds=1,
+            server=hf.Server(AT_SERVER, local=LOCAL),
+        ),
+    ):
+        with pytest.raises(hf.HoldfastError, match="are trained on and calibrated with"):
+            wrong()
+    # Set apart from the same arrays, it is as good as any other.
+    rest, apart = hf.data.set_apart(TRAIN, 0.3)
+    evaluator = hf.conformal.evaluate(apart, TEST, by="each client")
+    run = hf.simulate(hf.algorithms.fedavg(), MODEL, rest, LOCAL, rounds=1, evaluate=evaluator)
+    assert 0 <= run.history[-1]["coverage"] <= 1
 
 
 def test_a_regression_asked_for_sets():

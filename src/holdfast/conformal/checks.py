@@ -147,7 +147,12 @@ def _check_apart(asked: "Conformal") -> None:
     one, other = asked.calibration, asked.examples
     if one is other or _same(one, other):
         raise _both(len(tree.leaves(getattr(one, "examples", one))[0]))
-    if not isinstance(one, Clients) or not isinstance(other, Clients):
+    if not isinstance(one, Clients):
+        # Clients' examples may be rows of the very arrays.
+        tested = [t for t in (other, asked.own) if isinstance(t, Clients)]
+        twice = max((len(t.order) for t in tested if _same(one, t.examples)), default=0)
+        if twice:
+            raise _both(twice)
         return
     if not _same(one.examples, other.examples):
         return
@@ -162,14 +167,25 @@ def _check_apart(asked: "Conformal") -> None:
         raise _both(twice)
 
 
+def check_untrained(asked: "Conformal", clients: Clients, server: Any) -> None:
+    """Refuse to calibrate with rows that are trained on; copies of them cannot be told from others."""
+    held = asked.calibration
+    own = held.examples if isinstance(held, Clients) else held
+    rows = held.order if isinstance(held, Clients) else np.arange(len(tree.leaves(own)[0]))
+    trained = len(np.intersect1d(rows, clients.order)) if _same(own, clients.examples) else 0
+    if trained or _same(own, server):
+        raise HoldfastError(
+            f"conformal: {trained or len(rows)} examples are trained on and calibrated with, so that sets "
+            f"would be too small; give others, such as by hf.conformal.divide of held-out ones.",
+            about=("calibration",),
+        )
+
+
 def _same(one: Any, other: Any) -> bool:
-    pairs = list(zip(tree.leaves(one), tree.leaves(other), strict=False))
-    return (
-        not isinstance(one, Clients)
-        and not isinstance(other, Clients)
-        and bool(pairs)
-        and all(a is b for a, b in pairs)
-    )
+    """Whether two data sets are the same arrays."""
+    leaves = [tree.leaves(one), tree.leaves(other)]
+    alike = len(leaves[0]) == len(leaves[1]) > 0 and not isinstance(other, Clients)
+    return alike and all(a is b for a, b in zip(*leaves, strict=True))
 
 
 def _both(count: int) -> HoldfastError:

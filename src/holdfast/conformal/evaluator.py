@@ -70,6 +70,10 @@ class Conformal:
         """Refuse data, scores and models that do not go together, before the run."""
         checks.check(self, model, params, clients)
 
+    def check_untrained(self, clients: Clients, server: Any) -> None:
+        """Refuse examples to calibrate with that clients or the server train on, as far as it can be seen."""
+        checks.check_untrained(self, clients, server)
+
     @property
     def _size(self) -> str:
         return "interval_width" if self.score.of_numbers else "set_size"
