@@ -2,21 +2,18 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
-from jax import tree
 
 from holdfast.conformal import checks
 from holdfast.conformal.calibration import Calibration, check_kappa, from_histograms
 from holdfast.conformal.histogram import BITS, histogram
 from holdfast.conformal.outcome import KnownRows, Outcome, curve_of, known_rows, together
+from holdfast.conformal.rows import PredictedRows, rows_of, rows_of_clients
 from holdfast.conformal.scores import Score, as_probabilities, as_score
 from holdfast.data.clients import Clients
 from holdfast.errors import HoldfastError, did_you_mean, explain_arguments, whole_number
-from holdfast.evaluate.evaluators import Personal
-from holdfast.evaluate.predictions import labels_of, predictions_of
 from holdfast.evaluate.protocol import EvaluationView
 from holdfast.metrics.metric import Directions
 from holdfast.models.model import Model
@@ -26,14 +23,6 @@ from holdfast.trees import Tree
 By = Literal["server", "clients", "each client"]
 _MOST_CLIENTS = 500  # that are listed one by one
 _THRESHOLD_BITS = 64
-
-
-class _Rows(NamedTuple):
-    """What one model predicts of some rows, and what was to be predicted."""
-
-    client: int
-    predicted: np.ndarray
-    labels: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,11 +148,11 @@ class Conformal:
         """Rows to test on, each with the calibration that is for them; None of predictions that are no
         numbers."""
         if self.by == "server":
-            calibrating = [self._rows(view, view.state.params, self.calibration, -1)]
-            testing = list(self._of_clients(view, self.examples, server=True))
+            calibrating = [rows_of(view, view.state.params, self.calibration, -1)]
+            testing = list(rows_of_clients(view, self.examples, server=True))
         else:
-            calibrating = list(self._of_clients(view, self.calibration))
-            testing = list(self._of_clients(view, self.examples))
+            calibrating = list(rows_of_clients(view, self.calibration))
+            testing = list(rows_of_clients(view, self.examples))
         if not all(np.isfinite(rows.predicted).all() for rows in (*calibrating, *testing)):
             return None
         scores = {
@@ -186,39 +175,11 @@ class Conformal:
             return [known_rows(own[r.client], r.predicted, r.labels, r.client) for r in testing]
         return [known_rows(shared, r.predicted, r.labels, max(r.client, 0)) for r in testing]
 
-    def _largest(self, rows: list[_Rows]) -> float:
+    def _largest(self, rows: list[PredictedRows]) -> float:
         if self.largest is not None:
             return self.largest
         most = [self.score.largest(as_probabilities(r.predicted[:1]).shape[1]) for r in rows]
         return max(value for value in most if value is not None)
-
-    def _of_clients(
-        self, view: EvaluationView, examples: Any, server: bool = False
-    ) -> Iterator[_Rows]:
-        """Every client's rows by the model it would use, or by the server's; of one data set, all."""
-        if not isinstance(examples, Clients):
-            yield self._rows(view, view.state.params, examples, 0)
-            return
-        personal = Personal(examples)
-        ids = [int(i) for i in np.flatnonzero(examples.sizes)]
-        models = {i: view.state.params if server else personal.model_of(view, i) for i in ids}
-        shared = [i for i in ids if models[i] is view.state.params]
-        known: dict[int, _Rows] = {}
-        if examples.populations is None and shared:
-            # Clients may share rows, and those of one model are looked at together.
-            rows = np.unique(np.concatenate([examples.rows(i) for i in shared]))
-            some = tree.map(lambda a: np.asarray(a)[rows], examples.examples)
-            whole = self._rows(view, view.state.params, some, 0)
-            for i in shared:
-                at = np.searchsorted(rows, examples.rows(i))
-                known[i] = _Rows(i, whole.predicted[at], whole.labels[at])
-        for i in ids:
-            yield known[i] if i in known else self._rows(view, models[i], examples[i], i)
-
-    def _rows(self, view: EvaluationView, params: Tree, examples: Any, client: int) -> _Rows:
-        labels = labels_of(examples)
-        assert labels is not None
-        return _Rows(client, predictions_of(view.model, params, examples), labels)
 
 
 def _listed(each: dict[int, Outcome], what: str) -> dict[str, list[Any]]:
