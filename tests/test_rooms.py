@@ -24,6 +24,7 @@ ORDER = (
     ("client_states",),
     ("record",),
     ("evaluate",),
+    ("conformal",),
     ("config.own_code",),
     ("saved",),
     ("engine",),

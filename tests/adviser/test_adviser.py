@@ -507,3 +507,17 @@ class TestCommand:
         )
         assert done.exit_code == 0, done.output
         assert "By facts alone" in done.output
+
+    def test_sets_are_calibrated_where_the_ends_have_a_model(self, tmp_path):
+        from typer.testing import CliRunner
+
+        from holdfast.cli import app
+        from holdfast.config import build
+        from holdfast.config.file import read
+
+        (tmp_path / "mine.toml").write_text(FILE + "[conformal]\nshare = 0.3\n")
+        words = ["advise", tmp_path / "mine.toml", "--no-race", "--out", tmp_path / "out"]
+        done = CliRunner().invoke(app, [str(word) for word in words])
+        assert done.exit_code == 0, done.output
+        study = build.study(read(tmp_path / "out/experiment.toml"), pretrained=False)
+        assert [getattr(e, "by", None) for e in study.evaluators][-1] == "each client"

@@ -160,6 +160,10 @@ def advised_file(file: ExperimentFile, advice: Advice) -> str:
             table.add(name, value)
         several.append(table)
     document.append("algorithm", several)
+    # Of training alone, one of the ends, the server's model is as it began: there is nothing to calibrate.
+    asked: Any = document.get("conformal")
+    if asked is not None and asked.get("by", "server") == "server":
+        asked["by"] = "each client"
     text = tomlkit.dumps(document)
     if not locate(text):
         raise HoldfastError("advise: the advised file came out empty.")

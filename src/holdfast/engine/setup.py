@@ -10,6 +10,7 @@ from jax import tree
 
 from holdfast.client_states.storage import Storage
 from holdfast.cohorts import Cohort, Everyone
+from holdfast.conformal import Conformal
 from holdfast.core import auto_mask as waiting
 from holdfast.core import hyper
 from holdfast.core.algorithm import NOTHING_OWN, Algorithm
@@ -199,6 +200,10 @@ def _checked(given: Experiment) -> Setup:
         steps_at(adapt, 0, params)  # refuses momentum on leaves that are not there
     for evaluator in evaluators:
         evaluator.check(given.model, params, len(given.clients))
+        if isinstance(evaluator, Conformal):
+            evaluator.check_untrained(
+                given.clients, None if given.server is None else given.server.source
+            )
         if algorithm.regroup is not None and getattr(evaluator, "adapt", None) is not None:
             raise HoldfastError(f"{algorithm.name}: {NOTHING_OWN}.", about=("evaluate",))
     now = hyper.at_round(algorithm, 0)

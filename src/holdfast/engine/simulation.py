@@ -34,7 +34,7 @@ from holdfast.evaluate.evaluators import Personal
 from holdfast.evaluate.protocol import EvaluationView, Evaluator, ServerData
 from holdfast.record.chosen_mask import ChosenMask
 from holdfast.record.history import History, Record, with_details
-from holdfast.record.ledger import Entry, Ledger
+from holdfast.record.ledger import Entry, Ledger, Sent
 from holdfast.record.state import RunState
 from holdfast.trees import Tree, describe_shapes, float_type, nbytes, signature
 
@@ -215,7 +215,7 @@ class Simulation:
             )
         cohort = tuple(int(i) for i in plan.ids)
         bits_down, bits_up = self.traffic.of_round(now, state, plan.ids)
-        entry = Entry(t + 1, cohort, bits_down, bits_up, left_out)
+        entry = Entry(t + 1, cohort, bits_down, bits_up, left_out, self._sent(t + 1))
         state = dataclasses.replace(state, round=t + 1, ledger=state.ledger.record(entry))
         seconds = time.perf_counter() - began - compiling.seconds
         record = {"round": t + 1, **self._evaluate(state)} | {
@@ -229,6 +229,13 @@ class Simulation:
         }
         state = dataclasses.replace(state, history=state.history.record(record))
         return noted(self.experiment.stop, state)
+
+    def _sent(self, round: int) -> tuple[Sent, ...]:
+        """What travels for what is measured after this round; nothing where all data is in one place."""
+        if self.setup.algorithm.regroup is not None:
+            return ()
+        due = [e for e in self.setup.evaluators if round % e.every == 0]
+        return tuple(sent for e in due for sent in getattr(e, "sent", ()))
 
     def view(self, state: RunState) -> EvaluationView:
         """What evaluators look at."""

@@ -13,7 +13,7 @@ from holdfast.metrics.figures import (
     saving,
     times_fewer,
 )
-from holdfast.report import curves, drift, evidence, fairness, palette, summary
+from holdfast.report import confidence, curves, drift, evidence, fairness, palette, summary
 from holdfast.report.appearance import PLAIN, Appearance
 from holdfast.report.setting import setting
 from holdfast.report.splits import Split, splits
@@ -70,6 +70,7 @@ def content(results: Results, appearance: Appearance = PLAIN) -> dict[str, Any]:
         "sites": evidence.sites(results, appearance),
         "classes": evidence.classes(results),
         "drift": drift.drift(results, tables),
+        "confidence": confidence.confidence(results),
         "ledger": evidence.ledger(results),
         "clients": {name: _clients(results, name) for name in client_names},
         "splits": [_split(split) for split in splits(results)],

@@ -28,6 +28,7 @@ _SCRIPTS = (
     "evidence",
     "classes",
     "drift",
+    "confidence",
     "sweep",
     "clients",
     "splits",

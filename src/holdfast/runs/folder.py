@@ -19,6 +19,7 @@ methods/fedavg/seed-0/  (with several splits of the data methods/fedavg/split-0/
                         why the run ended
     mask.json           with mask = "auto": layers and their drift in the first round, and which are masked
     clients.json        every client's own result at the end
+    confidence.json     with [conformal]: coverage and size of sets by client, by class and over kappa
     params.safetensors  the server's model, by the names of its parameters, and all that hf.load needs
     personal.safetensors
                         every client's own model by its name, where clients use others than the server's
@@ -38,7 +39,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import safetensors.numpy
@@ -51,7 +52,7 @@ from holdfast.record.checkpoint import saved_rounds
 from holdfast.record.chosen_mask import ChosenMask
 from holdfast.record.files import PARTIAL, checksums, damaged, write_whole
 from holdfast.record.history import DETAILS, History, Record
-from holdfast.record.ledger import Entry
+from holdfast.record.ledger import Entry, Sent
 from holdfast.record.lock import LOCK
 from holdfast.record.state import RunState
 from holdfast.record.versions import versions
@@ -70,6 +71,7 @@ _LATER = (
     "chosen.json",
     "mask.json",
     "details.jsonl",
+    "confidence.json",
 )
 _TIMING = ("timing.jsonl",)
 _BEGINNING = ("experiment.toml", "split.json", "methods.json")
@@ -181,6 +183,7 @@ class SeedFolder:
         personal: bytes | None = None,
         chosen: dict[str, Any] | None = None,
         mask: ChosenMask | None = None,
+        confidence: list[dict[str, Any]] | None = None,
     ) -> None:
         """The results, models as they are saved; their checksums last.
 
@@ -199,6 +202,8 @@ class SeedFolder:
             write_whole(self.path / "chosen.json", json.dumps(chosen))
         if mask is not None:
             write_whole(self.path / "mask.json", mask.to_json())
+        if confidence is not None:
+            write_whole(self.path / "confidence.json", json.dumps({"measured": confidence}))
         if start is not None:
             write_whole(self.path / "start.json", json.dumps(start, default=_plain))
         if predicted is not None:
@@ -267,14 +272,21 @@ class SeedFolder:
         """Every round: who took part, and the bits each received and returned."""
         self._refuse_damaged("ledger.jsonl")
         lines = read_lines(self.path / "ledger.jsonl", self._remedy)
-        plain = [{n: tuple(v) if isinstance(v, list) else v for n, v in r.items()} for r in lines]
-        return [Entry(**cast(Any, line)) for line in plain]
+        return [_read_entry(line) for line in lines]
 
     def clients(self) -> dict[str, Any]:
         """Every client's own result at the end; empty if the run has not ended."""
         self._refuse_damaged("clients.json")
         path = self.path / "clients.json"
         return read_json(path, self._remedy) if path.exists() else {}
+
+    def confidence(self) -> list[dict[str, Any]]:
+        """What was measured of prediction sets or intervals at the end; empty without `[conformal]`, or if
+        the run has not ended."""
+        self._refuse_damaged("confidence.json")
+        path = self.path / "confidence.json"
+        found = read_json(path, self._remedy) if self.ended and path.exists() else {}
+        return list(found.get("measured", ()))
 
     def params(self) -> dict[str, np.ndarray]:
         """The final model by the names of its parameters."""
@@ -571,4 +583,15 @@ def _entry(entry: Entry) -> Record:
         "bits_down": entry.bits_down,
         "bits_up": entry.bits_up,
         **({"left_out": entry.left_out} if entry.left_out else {}),
+        **({"beside": [dataclasses.asdict(s) for s in entry.beside]} if entry.beside else {}),
     }
+
+
+def _read_entry(line: Record) -> Entry:
+    plain: dict[str, Any] = _with_tuples(line)
+    beside = tuple(Sent(**_with_tuples(sent)) for sent in plain.pop("beside", ()))
+    return Entry(**plain, beside=beside)
+
+
+def _with_tuples(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {n: tuple(v) if isinstance(v, list) else v for n, v in line.items()}
