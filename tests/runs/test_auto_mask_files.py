@@ -79,7 +79,9 @@ def test_the_choice_is_in_the_folder(whole):
     assert "seed 0: masked from classifier on" in (whole.path / "log.txt").read_text()
     said = holdfast("compare", whole.path)
     assert "by the drift of the first round masked from classifier on, 16.1% of the" in said
-    assert "parameters (seed 0); masked from hidden_0 on, 100.0% of the parameters (seed 1)." in said
+    assert (
+        "parameters (seed 0); masked from hidden_0 on, 100.0% of the parameters (seed 1)." in said
+    )
 
 
 def test_a_dry_run_trains_nothing(tmp_path, monkeypatch):
