@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from jax import tree
 
-from papers.fedpvr import first_layer
+from papers.fedpvr import drift, first_layer
 from papers.flix import logistic
 from papers.fsl.study import compare_on_classes
 from papers.mixed import common, dissimilarity, embeddings, imbalance, text
@@ -15,6 +15,21 @@ def test_server_learning_is_faster_on_one_class_per_client():
     curves = compare_on_classes(classes=(1,), seeds=1, rounds=20)
     best = {c.method: float(c.accuracy.max()) for c in curves}
     assert best["FSL"] > best["FL"] + 0.1
+
+
+def test_unlike_clients_drift_apart_in_the_last_layer(tmp_path, monkeypatch):
+    problem = drift.digits(rounds=5, seeds=1)
+    two = [m for m in drift.methods() if m[0].startswith("FedAvg")]
+    monkeypatch.setattr(drift, "methods", lambda: iter(two))
+    rows = drift.study(problem)
+    by_layer = [
+        drift.mean(rows, "drift_diversity", method="FedAvg", layer=n) for n in problem.layers
+    ]
+    assert by_layer[-1] > by_layer[0]
+    like = drift.mean(rows, "cka", method="FedAvg, like clients", layer="classifier")
+    assert like > drift.mean(rows, "cka", method="FedAvg", layer="classifier")
+    written = drift.write(problem, rows, tmp_path)
+    assert "| classifier |" in written.read_text()
 
 
 def test_mixing_solves_label_imbalance():

@@ -96,6 +96,18 @@ def test_clients_of_joined_populations_count_one_each(x64):
     check(hf.algorithms.fedavg(), **joined._asdict(), local=hf.Local(0.05, steps=2))
 
 
+def test_a_rule_of_the_users_own_says_that_there_are_several_populations(x64):
+    joined, _ = two_populations()
+    given = {**joined._asdict(), "local": hf.Local(0.05, steps=2)}
+    with pytest.raises(hf.HoldfastError, match="weights of their 2 populations"):
+        hf.simulate(hf.Algorithm(hf.rules.DriftDiversity()), **given, rounds=1)
+    own = hf.Algorithm(hf.rules.DriftDiversity(populations=True))
+    found = hf.simulate(own, **given, rounds=1).memory(hf.rules.DriftDiversity).server
+    measured = hf.simulate(hf.Algorithm(), **given, rounds=1, evaluate=DRIFT).history
+    quotient = found.squares.sum() / found.together.sum()
+    assert measured["drift_diversity"][0] == pytest.approx(quotient, rel=1e-12)
+
+
 def test_one_client_has_one_and_like_clients_a_share():
     clients = tiny_clients()
     (alone,) = check(hf.algorithms.fedavg(), MODEL, clients, LOCAL, 1, cohort=hf.cohorts.fixed(1))

@@ -16,7 +16,7 @@ from holdfast.core.algorithm import NOTHING_OWN, Algorithm
 from holdfast.core.keys import Purpose, host_key
 from holdfast.core.local import Local, steps_at
 from holdfast.core.round import Template, template
-from holdfast.core.rule import Need
+from holdfast.core.rule import Need, parts_of
 from holdfast.data.clients import Clients, Examples, check_finite
 from holdfast.engine import auto_mask, choose, select_trial
 from holdfast.engine.batches import BatchPlanner
@@ -39,6 +39,7 @@ from holdfast.origin import of_traced_value, place
 from holdfast.record.chosen_mask import ChosenMask
 from holdfast.record.identity import describe, digest
 from holdfast.record.state import RunState
+from holdfast.rules.drift_diversity import DriftDiversity
 from holdfast.trees import Tree, describe_shapes, nbytes
 
 # Bytes of a model; the many experiments of a file or a sweep are checked before the first of them runs.
@@ -288,6 +289,13 @@ def _check_populations(algorithm: Algorithm, clients: Clients, everyone: bool) -
             f"hf.join has put together.",
             about=("algorithm", "populations"),
         )
+    for part in parts_of(algorithm.rule):
+        if isinstance(part, DriftDiversity) and count > 1 and not part.populations:
+            raise HoldfastError(
+                f"{algorithm.name}: DriftDiversity would count clients by the weights of their {count} "
+                f"populations; give it populations=True, or evaluate=hf.diagnose.drift() in its place.",
+                about=("algorithm", "populations"),
+            )
     central = Need.PLAIN_SERVER_STEPS in algorithm.rule.traits.needs
     if count > 1 and Need.EVEN_RATES in algorithm.rule.traits.needs and not everyone:
         raise HoldfastError(

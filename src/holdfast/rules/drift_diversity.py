@@ -30,7 +30,8 @@ class DriftDiversity(Rule):
     beside a method and writes the quotients into the history.
 
     Args:
-        populations: whether clients are of several populations, whose heads count by weight.
+        populations: whether clients are of several populations that `hf.join` put together. Then heads count
+            by weight there, and the plain sum of updates is one more that the server keeps.
 
     Example:
         >>> import holdfast as hf
