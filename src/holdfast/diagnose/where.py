@@ -179,7 +179,11 @@ class FirstLayer:
         votes = self._votes(number)
         marks = ["best"] * (number == self.best)
         if votes:
-            marks.append("suggested" if votes == len(self.seeds) else f"suggested by {votes} seeds")
+            marks.append(
+                "suggested"
+                if votes == len(self.seeds)
+                else f"suggested by {votes} of {len(self.seeds)}"
+            )
         return [*cells, ", ".join(marks)]
 
 
