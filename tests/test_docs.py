@@ -157,7 +157,7 @@ def test_experiment_files_are_valid(text, tmp_path, monkeypatch):
 def test_every_key_of_an_experiment_file_is_explained():
     text = (DOCS / "experiments.md").read_text("utf-8")
     sections = [schema.FileSchema, schema.Evaluate, schema.Checkpoints, schema.ServerSection]
-    sections += [schema.PopulationSection]
+    sections += [schema.PopulationSection, schema.ConformalSection]
     keys = {key for section in (*sections, *schema.ALSO.values()) for key in section.model_fields}
     keys |= set(inspect.signature(hf.Local).parameters)
     headings = set(re.findall(r"^## `\[+(\w+)\]+`", text, re.MULTILINE))

@@ -3,6 +3,7 @@
 from holdfast import (
     algorithms,
     cohorts,
+    conformal,
     data,
     diagnose,
     evaluate,
@@ -95,6 +96,7 @@ __all__ = [
     "algorithms",
     "cohorts",
     "compare",
+    "conformal",
     "data",
     "diagnose",
     "evaluate",

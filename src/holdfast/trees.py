@@ -22,6 +22,7 @@ __all__ = [
     "finite",
     "flatten",
     "float_type",
+    "layers",
     "mix",
     "nbytes",
     "neg",
@@ -119,6 +120,19 @@ def paths(u: Tree) -> list[str]:
         "/".join(str(getattr(k, "key", getattr(k, "idx", getattr(k, "name", k)))) for k in path)
         for path, _ in jax.tree_util.tree_flatten_with_path(u)[0]
     ]
+
+
+def layers(u: Tree) -> dict[str, tuple[int, ...]]:
+    """Names of the layers, with the numbers of their leaves.
+
+    A layer has the leaves whose paths differ in the last part only (`hidden_0/kernel` and `hidden_0/bias`
+    are `hidden_0`); a leaf without a part before it is a layer of its own.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for number, path in enumerate(paths(u)):
+        layer = path.rpartition("/")[0] or path
+        found[layer] = (*found.get(layer, ()), number)
+    return found
 
 
 def resolve_mask(mask: Mask, like: Tree, owner: str) -> tuple[bool, ...]:

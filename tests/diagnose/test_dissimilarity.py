@@ -168,3 +168,30 @@ def test_two_clients_are_the_fewest():
 def test_weights_must_be_positive():
     with pytest.raises(hf.HoldfastError, match=r"central=0; give weights above 0"):
         hf.diagnose.dissimilarity(central=0)
+
+
+def test_layers_add_up_to_the_whole_model():
+    from tests.problems import tiny_clients
+
+    clients = tiny_clients()
+    server = hf.Server(clients[0], hf.Local(0.1, steps=2))
+    runs = [
+        hf.simulate(
+            hf.algorithms.parallel_training(),
+            hf.models.mlp([4], classes=3),
+            clients,
+            hf.Local(0.1, steps=2),
+            2,
+            server=server,
+            evaluate=hf.diagnose.dissimilarity(layers=layers),
+        )
+        for layers in (True, False)
+    ]
+    by_layer, whole = (run.history for run in runs)
+    for name in ("G2_clients", "xi2_server", "G2_mixed"):
+        parts = [by_layer[f"{name}/{layer}"] for layer in ("hidden_0", "classifier")]
+        np.testing.assert_allclose(np.sum(parts, axis=0), whole[name], rtol=1e-5)
+        np.testing.assert_array_equal(by_layer[name], whole[name])
+    assert (by_layer["B2_mixed/classifier"] >= 1 - 1e-6).all()
+    with pytest.raises(hf.HoldfastError, match="dissimilarity: layers='all'; give True or False"):
+        hf.diagnose.dissimilarity(layers="all")

@@ -333,9 +333,9 @@ def test_a_file_of_a_later_format_or_of_before_says_so(tmp_path):
     with safetensors.safe_open(path, "numpy") as opened:
         about = json.loads(opened.metadata()["holdfast"])
     arrays = safetensors.numpy.load_file(path)
-    about["description"] |= {"format": 2, "versions": {"holdfast": "9.0"}}
+    about["description"] |= {"format": 3, "versions": {"holdfast": "9.0"}}
     safetensors.numpy.save_file(arrays, path, {"holdfast": json.dumps(about)})
-    with pytest.raises(hf.HoldfastError, match=r"written by holdfast 9\.0 in format 2, .* upgrade"):
+    with pytest.raises(hf.HoldfastError, match=r"written by holdfast 9\.0 in format 3, .* upgrade"):
         hf.load(path)
     safetensors.numpy.save_file(arrays, path)
     with pytest.raises(hf.HoldfastError, match="written before models could be loaded"):

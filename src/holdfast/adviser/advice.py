@@ -9,9 +9,10 @@ from typing import Any
 from holdfast.adviser import words
 from holdfast.adviser.candidates import Candidate, Contestant
 from holdfast.adviser.facts import Facts
+from holdfast.adviser.gaps import Gap
 from holdfast.adviser.problem import Problem
 from holdfast.adviser.race import Race
-from holdfast.adviser.ranking import Gap, Place
+from holdfast.adviser.ranking import Place
 from holdfast.adviser.work import ALONE
 from holdfast.engine.experiment import Experiment
 
@@ -100,7 +101,8 @@ class Advice:
 def _row(problem: Problem, place: Place, chosen: Contestant) -> Mapping[str, str]:
     gap = place.behind
     if not place.final:
-        note = f"left the race after {place.rounds} rounds"
+        over = place.rounds >= problem.rounds
+        note = "left before the final" if over else f"left the race after {place.rounds} rounds"
     elif place.contestant == chosen:
         note = "advised"
     elif gap is None:

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -13,9 +14,10 @@ from holdfast.adviser import words
 from holdfast.adviser.advice import Advice
 from holdfast.adviser.budget import Budget
 from holdfast.adviser.candidates import Candidate, Contestant, candidates, common, rates
+from holdfast.adviser.course import Say
 from holdfast.adviser.facts import Facts, facts
 from holdfast.adviser.problem import Problem, problem
-from holdfast.adviser.race import Race, Say, race
+from holdfast.adviser.race import Race, race
 from holdfast.adviser.ranking import ranking, recommended
 from holdfast.adviser.work import ALONE
 from holdfast.cohorts import Cohort
@@ -123,13 +125,14 @@ def _answer(
     jobs: int | None,
     say: Say,
 ) -> Advice:
+    began = time.perf_counter()
     say("facts", 0, 1)
     known = facts(posed)
     chosen, left_out = candidates(posed, known, methods)
     say("facts", 1, 1)
     if not wanted:
         return by_facts(posed, known, chosen, left_out)
-    run = race(posed, known, chosen, folder, budget.seconds, jobs, say)
+    run = race(posed, known, chosen, folder, budget.seconds, jobs, say, began)
     return concluded(posed, known, chosen, left_out, run)
 
 
@@ -144,8 +147,11 @@ def concluded(
     advised = best.contestant
     if gain is not None and gain.value < 0 and not gain.is_tie:
         advised = Contestant(ALONE, (), run.rate)
-    counted = {stage: len(who) for stage, _, who in run.stages}
-    stages = ", ".join(f"{counted[name]} for {rounds} rounds" for name, rounds, _ in run.stages)
+    lengths: dict[int, set[Contestant]] = {}
+    for _, rounds, who in run.stages:
+        lengths.setdefault(rounds, set()).update(who)
+    stages = ", ".join(f"{len(who)} for {rounds} rounds" for rounds, who in lengths.items())
+    most = max(place.seeds for place in places)
     return Advice(
         posed,
         verdict if not personal else f"{verdict} {personal}",
@@ -156,8 +162,8 @@ def concluded(
         words.about_ties(places, best),
         tuple(words.changes(posed, known, run, places, best)),
         (
-            f"{len(run.scores)} runs in {run.seconds:.0f} s: {stages}, the last with {len(run.seeds)} seeds; "
-            f"alone and in one place besides.",
+            f"{len(run.scores)} runs in {run.seconds:.0f} s: methods and values of theirs, {stages}, the "
+            f"last with up to {most} seeds; alone and in one place besides.",
             f"Judged on {int(posed.held_out.sizes.sum()):,} examples held out of the clients' own; no test "
             f"data was looked at.",
             *(f"No time: {line}." for line in run.short),

@@ -17,7 +17,18 @@ BASELINE = "fedavg"
 # Around the step size that is given: for FedAvg, whose best is where the others begin, and around that.
 SCOUTED = (0.1, 0.3, 1.0, 3.0, 10.0)
 AROUND = (1.0, 0.3, 3.0)
+# From a good step size to its neighbours, and values of methods' own from the smallest on.
+FINER = 1.8
+LADDERS: Mapping[str, tuple[float, ...]] = {
+    "alpha": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
+    "mu": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
+    "learning_rate": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3),
+    "momentum": (0.3, 0.5, 0.7, 0.8, 0.9, 0.95),
+    "gamma": (0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0),
+}
+_MIXTURES = (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)
 _LAST_LAYER = "classifier"
+_CHOSEN = "auto"  # by the first round
 # Of these the objective is a mean over clients unless they are told otherwise.
 _WEIGHTED = (
     "fedprox", "scaffold", "feddyn", "feddc", "fedpvr", "fedavg_plus", "scaffold_plus", "feddyn_plus",
@@ -67,10 +78,26 @@ class Contestant:
     def algorithm(self) -> Algorithm:
         """What runs."""
         given = dict(self.arguments)
-        if "mask" in given:
+        if given.get("mask", _CHOSEN) != _CHOSEN:
             given["mask"] = Begins((given["mask"],))
         made: Algorithm = getattr(algorithms, self.name)(**given)
         return dataclasses.replace(made, adapt=True) if self.adapt else made
+
+    def neighbours(self) -> "list[Contestant]":
+        """The same method with one value changed a little: its step size, or one of its own."""
+        found = []
+        if self.learning_rate is not None:
+            rates = (self.learning_rate * FINER, self.learning_rate / FINER)
+            found += [dataclasses.replace(self, learning_rate=float(f"{r:.4g}")) for r in rates]
+        for place, (name, value) in enumerate(self.arguments):
+            if not isinstance(value, float):
+                continue
+            ladder = _MIXTURES if self.name == "flix" else LADDERS.get(name, ())
+            beside = [v for v in ladder if v < value][-1:] + [v for v in ladder if v > value][:1]
+            for other in beside:
+                changed = (*self.arguments[:place], (name, other), *self.arguments[place + 1 :])
+                found.append(dataclasses.replace(self, arguments=changed))
+        return found
 
     def local(self, given: Local) -> Local:
         """Local steps with its step size."""
@@ -166,21 +193,7 @@ def candidates(
             Candidate("scaffold", f"{why}{few}", prior=2 * drift - (facts.participation < 0.1)),
             Candidate("feddc", f"{why}{few}", _values("alpha", 0.01, 0.1, 0.001), 2.5 * drift),
         ]
-        if any(name.startswith(_LAST_LAYER) for name in problem.layers):
-            deep = len({name.split("/")[0].split(".")[0] for name in problem.layers}) > 1
-            if deep:
-                found.append(
-                    Candidate(
-                        "fedpvr",
-                        "last layers usually drift most, and it corrects only those",
-                        ({"mask": _LAST_LAYER},),
-                        1.5 * drift,
-                    )
-                )
-        else:
-            left_out.append(
-                "FedPVR: the model has no parameters called `classifier`, so nothing says which are its last"
-            )
+        found += _partial(problem, drift, left_out)
     found += [
         Candidate(
             "fedavgm",
@@ -190,7 +203,7 @@ def candidates(
         ),
         Candidate(
             "fedadam",
-            "step sizes of its own for every parameter at the server",
+            "the server has a step size of its own for every parameter",
             _values("learning_rate", 0.01, 0.03, 0.003),
             0.3,
         ),
@@ -220,6 +233,23 @@ def candidates(
         else:
             usable.append(candidate)
     return sorted(usable, key=lambda c: -c.prior), left_out
+
+
+def _partial(problem: Problem, drift: float, left_out: list[str]) -> list[Candidate]:
+    """FedPVR, where the model has layers to choose among."""
+    # Weights and an intercept that stand by themselves are one layer.
+    found = {name.rpartition("/")[0] for name in problem.layers}
+    if len(found) < 2:
+        left_out.append("FedPVR: the model has one layer, and there is none to leave uncorrected")
+        return []
+    last = any(name.startswith(_LAST_LAYER) for name in problem.layers)
+    why = (
+        "last layers usually drift most, and it corrects only those"
+        if last
+        else "it corrects only layers that drift, and the first round says which those are"
+    )
+    mask = _LAST_LAYER if last else _CHOSEN
+    return [Candidate("fedpvr", why, ({"mask": mask},), 1.5 * drift)]
 
 
 def _values(name: str, *values: float) -> tuple[Mapping[str, Any], ...]:

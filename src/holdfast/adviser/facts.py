@@ -2,24 +2,24 @@
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from holdfast import algorithms
 from holdfast.adviser.problem import Problem, is_classified
+from holdfast.adviser.shift import Sample, inputs_of, label_skew, representation_of
 from holdfast.core.keys import host_key
 from holdfast.data.split.table import counts
 from holdfast.diagnose.curvature import curvature
 from holdfast.diagnose.dissimilarity import dissimilarity
+from holdfast.diagnose.drift import NAME as DRIFT
+from holdfast.diagnose.drift import drift
 from holdfast.engine.simulate import simulate
 from holdfast.errors import RoundFailedError
+from holdfast.trees import Tree
 
-# Of a client, of the population, and of an example: what is looked at, at most.
-_ROWS, _CLIENTS, _COLUMNS = 400, 400, 64
-# Examples of a class at a client from which its mean says something.
-_LEAST = 5
 _LOOKED_AT = 5  # rounds of FedAvg
 # Beyond these a fact is called by its name.
 SKEWED, SHIFTED, UNEQUAL = 0.1, 0.3, 0.5
@@ -40,11 +40,16 @@ class Facts:
             beyond what drawing as many examples at random would give; the mean over examples.
         shift: how far means of inputs within a class differ between clients, in deviations of the class,
             beyond chance; None where inputs are no numbers.
-        spread_shift: how far their variances differ, as a mean factor beyond chance; 1 is not at all.
+        covariance_shift: how far their covariances do, relative to the size of the class's, beyond chance.
+        representation_shift: the model's first layer, and both of what it makes of inputs after five rounds
+            of FedAvg; None where the model has no layers.
         participation: share of the clients in a round.
         visits: how often a client takes part in all rounds.
         parameters: of the model.
         steps: of a client in a round, the mean.
+        drift: drift diversity of the clients' updates (`hf.diagnose.drift`) in the first round of FedAvg and
+            in the fifth; None where nothing could be run.
+        drifting: the layer in which it is largest then.
         gradient_skew: mean squared distance of clients' gradients from their mean, at the start and after
             five rounds of FedAvg.
         server_ratio: squared distance of the server's gradient from the clients' mean, over
@@ -60,12 +65,15 @@ class Facts:
     labels_each: float | None
     label_skew: float | None
     shift: float
-    spread_shift: float
+    covariance_shift: float
+    representation_shift: tuple[str, float, float] | None
     has_inputs: bool
     participation: float
     visits: float
     parameters: int
     steps: float
+    drift: tuple[float, float] | None
+    drifting: str
     gradient_skew: tuple[float, float] | None
     server_ratio: float | None
     curvature: float | None
@@ -109,9 +117,16 @@ class Facts:
             level = _level(self.shift, (0.15, SHIFTED, 1.0))
             means = "means" if self.label_skew is None else "means within a class"
             apart = f"{means} differ by {self.shift:.2f} deviations beyond chance"
-            yield "inputs", f"{apart}, variances by a factor {self.spread_shift:.2f}: {level}"
+            yield (
+                "inputs",
+                f"{apart}, covariances by {self.covariance_shift:.2f} of their size: {level}",
+            )
         else:
             yield "inputs", "no plain numbers; not compared"
+        if self.representation_shift is not None:
+            layer, means_apart, spreads_apart = self.representation_shift
+            apart = f"by {means_apart:.2f} deviations and {spreads_apart:.2f} of their covariance's size"
+            yield "first layer", f"what `{layer}` makes of inputs differs {apart}"
         share = f"{100 * self.participation:.3g} % of the clients a round"
         yield "participation", f"{share}; each comes {self.visits:.1f} times in all"
         each = f"{self.examples / self.clients:.0f} examples at a client"
@@ -119,6 +134,11 @@ class Facts:
             "model",
             f"{self.parameters:,} parameters for {each}; {self.steps:.0f} local steps a round",
         )
+        if self.drift is not None:
+            before, after = self.drift
+            values = f"drift diversity {before:.2g} at first, {after:.2g} after {_LOOKED_AT} rounds"
+            where = f"; largest in `{self.drifting}`" if self.drifting else ""
+            yield "updates", f"{values} (1 is orthogonal, alike is 1 / clients of a round){where}"
         if self.gradient_skew is not None:
             before, after = self.gradient_skew
             apart = f"mean squared distance from their mean {before:.3g} at first"
@@ -150,9 +170,10 @@ def facts(problem: Problem, look: bool = True) -> Facts:
         table = counts(clients)[able]
         classes, labels_each = table.shape[1], float(np.median((table > 0).sum(1)))
         skew = label_skew(table)
-    inputs = _inputs(problem)
-    shift, spread = (0.0, 1.0) if inputs is None else feature_shift(*inputs)
-    gradients, ratio = _gradients(problem) if look else (None, None)
+    inputs, sample = inputs_of(problem), Sample.of(problem)
+    shift, covariances = (0.0, 0.0) if inputs is None else sample.shift(inputs)
+    seen = _look(problem) if look else _NOTHING_SEEN
+    layer = None if seen.params is None else representation_of(problem, seen.params)
     return Facts(
         clients=len(able),
         examples=int(sizes.sum()),
@@ -162,110 +183,19 @@ def facts(problem: Problem, look: bool = True) -> Facts:
         labels_each=labels_each,
         label_skew=skew,
         shift=shift,
-        spread_shift=spread,
+        covariance_shift=covariances,
+        representation_shift=None if layer is None else (layer[0], *sample.shift(layer[1])),
         has_inputs=inputs is not None,
         participation=participation,
         visits=participation * problem.rounds,
         parameters=sum(int(np.prod(a.shape)) for a in jax.tree.leaves(shapes)),
         steps=_steps(problem, sizes),
-        gradient_skew=gradients,
-        server_ratio=ratio,
+        drift=seen.drift,
+        drifting=seen.drifting,
+        gradient_skew=seen.gradients,
+        server_ratio=seen.server_ratio,
         curvature=_curvature(problem) if look else None,
     )
-
-
-def label_skew(table: np.ndarray) -> float:
-    """Mean total variation between clients' mixes of labels and everybody's, beyond that of mixes drawn at
-    random.
-
-    Example:
-        >>> apart, alike = np.array([[50, 0], [0, 50]]), np.array([[25, 25], [25, 25]])
-        >>> round(label_skew(apart), 1), label_skew(alike)
-        (0.4, 0.0)
-    """
-    sizes = table.sum(1)
-    whole = table.sum(0) / sizes.sum()
-
-    def distance(found: np.ndarray) -> float:
-        each = np.abs(found / sizes[:, None] - whole).sum(1) / 2
-        return float(np.average(each, weights=sizes))
-
-    rng = np.random.default_rng(0)
-    chance = np.mean([distance(rng.multinomial(sizes, whole)) for _ in range(20)])
-    return max(0.0, distance(table) - float(chance))
-
-
-def _inputs(problem: Problem) -> tuple[list[np.ndarray], list[np.ndarray]] | None:
-    """Inputs and classes of some clients; None where inputs are no array of real numbers."""
-    x, y = getattr(problem.clients.examples, "x", None), problem.clients.examples.y
-    if (
-        x is None
-        or not hasattr(x, "dtype")
-        or np.dtype(x.dtype).kind not in "fiu"
-        or np.ndim(x) < 2
-    ):
-        return None
-    if np.dtype(x.dtype).kind in "iu" and np.dtype(x.dtype).itemsize > 1:  # numbers of words
-        return None
-    rng = np.random.default_rng(0)
-    chosen = problem.able
-    if len(chosen) > _CLIENTS:
-        chosen = np.sort(rng.choice(chosen, _CLIENTS, replace=False))
-    width = int(np.prod(np.shape(x)[1:]))
-    onto = rng.normal(size=(width, _COLUMNS)) / np.sqrt(width) if width > _COLUMNS else None
-    classified = is_classified(problem)
-    inputs, labels = [], []
-    for i in chosen:
-        rows = problem.clients.rows(int(i))
-        rows = rows if len(rows) <= _ROWS else rng.choice(rows, _ROWS, replace=False)
-        found = np.asarray(x[rows], np.float64).reshape(len(rows), -1)
-        inputs.append(found if onto is None else found @ onto)
-        labels.append(np.asarray(y)[rows].ravel() if classified else np.zeros(len(rows), int))
-    return inputs, labels
-
-
-def feature_shift(inputs: list[np.ndarray], labels: list[np.ndarray]) -> tuple[float, float]:
-    """How far means and variances within a class differ between clients, beyond chance: in deviations of the
-    class, and as a mean factor.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> alike = [rng.normal(size=(100, 3)) for _ in range(20)]
-        >>> moved = [a + rng.normal(size=3) for a in alike]
-        >>> one_class = [np.zeros(100, int)] * 20
-        >>> [round(feature_shift(some, one_class)[0], 1) for some in (alike, moved)]
-        [0.0, 1.0]
-    """
-    everything, classes = np.concatenate(inputs), np.concatenate(labels)
-    squares: list[float] = []
-    factors: list[float] = []
-    weights: list[int] = []
-    for label in np.unique(classes):
-        groups = [x[y == label] for x, y in zip(inputs, labels, strict=True)]
-        groups = [g for g in groups if len(g) >= _LEAST]
-        if len(groups) < 2:
-            continue
-        of_class = np.concatenate(groups)
-        # Within clients, so that what differs between them is not in the unit.
-        inside = np.sum([len(g) * g.var(0) for g in groups], 0) / (len(of_class) - len(groups))
-        kept = inside > 1e-6 * max(1e-12, float(everything.var(0).max()))
-        if not kept.any():
-            continue
-        centre = of_class.mean(0)
-        for g in groups:
-            off = ((g.mean(0) - centre) ** 2 / np.where(kept, inside, 1.0))[kept]
-            squares.append(float(off.mean()) - 1 / len(g))
-            # The median column: some are constant in a small group, whose logarithm is anything.
-            ratio = np.abs(np.log(np.maximum(g.var(0, ddof=1)[kept] / inside[kept], 1e-9)))
-            # Of the logarithm of a variance from n numbers, which half of them exceed by chance.
-            chance = 0.6745 * np.sqrt(2 / (len(g) - 1))
-            factors.append(max(0.0, float(np.median(ratio)) - chance))
-            weights.append(len(g))
-    if not weights:
-        return 0.0, 1.0
-    mean = float(np.average(squares, weights=weights))
-    spread = float(np.exp(np.average(factors, weights=weights)))
-    return float(np.sqrt(max(0.0, mean))), spread
 
 
 def _steps(problem: Problem, sizes: np.ndarray) -> float:
@@ -276,20 +206,43 @@ def _steps(problem: Problem, sizes: np.ndarray) -> float:
     return float((np.ceil(sizes / batch) * (local.epochs or 1)).mean())
 
 
-def _gradients(problem: Problem) -> tuple[tuple[float, float] | None, float | None]:
-    """How far clients' gradients are apart, and the server's from them: at the start and some rounds on."""
+class _Seen(NamedTuple):
+    """What a few rounds of FedAvg show."""
+
+    gradients: tuple[float, float] | None
+    server_ratio: float | None
+    drift: tuple[float, float] | None
+    drifting: str
+    params: Tree
+
+
+_NOTHING_SEEN = _Seen(None, None, None, "", None)
+
+
+def _look(problem: Problem) -> _Seen:
+    """How far clients' gradients and updates are apart, and the server's from them."""
     some = None if len(problem.able) <= 32 else 32
-    watch = dissimilarity(clients=some)
-    given = problem.experiment(algorithms.fedavg(), problem.local, 0, (watch,))
+    watch = (dissimilarity(clients=some), drift())
+    given = problem.experiment(algorithms.fedavg(), problem.local, 0, watch)
     try:
-        history = simulate(given, rounds=_LOOKED_AT, progress=False).history
+        run = simulate(given, rounds=_LOOKED_AT, progress=False)
     except RoundFailedError:
-        return None, None
+        return _NOTHING_SEEN
+    history = run.history
     apart = [float(value) for value in history["G2_clients"]]
     server = None
     if "xi2_server" in history.columns and apart[-1] > 0:
         server = float(np.mean(history["xi2_server"]) / np.mean(apart))
-    return (apart[0], apart[-1]), server
+    before = f"{DRIFT}/"
+    layers = {
+        name.removeprefix(before): float(np.mean(history[name]))
+        for name in history.columns
+        if name.startswith(before)
+    }
+    most = max(layers, key=layers.__getitem__) if len(layers) > 1 else ""
+    drifts = [float(value) for value in history[DRIFT]] if DRIFT in history.columns else []
+    ends = (drifts[0], drifts[-1]) if drifts else None
+    return _Seen((apart[0], apart[-1]), server, ends, most, run.params)
 
 
 def _curvature(problem: Problem) -> float | None:

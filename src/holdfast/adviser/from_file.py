@@ -86,7 +86,10 @@ def _written(file: ExperimentFile, at: KeyPath) -> bool:
     found: Any = file.values
     for key in at:
         found = found.get(key) if isinstance(found, dict) else None
-    return found not in (None, False, [], 1)
+    if isinstance(found, bool):
+        return found
+    # A window of one evaluation is none.
+    return found not in (None, [], 1)
 
 
 def advise_file(
@@ -157,6 +160,10 @@ def advised_file(file: ExperimentFile, advice: Advice) -> str:
             table.add(name, value)
         several.append(table)
     document.append("algorithm", several)
+    # Of training alone, one of the ends, the server's model is as it began: there is nothing to calibrate.
+    asked: Any = document.get("conformal")
+    if asked is not None and asked.get("by", "server") == "server":
+        asked["by"] = "each client"
     text = tomlkit.dumps(document)
     if not locate(text):
         raise HoldfastError("advise: the advised file came out empty.")

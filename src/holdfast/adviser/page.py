@@ -22,9 +22,8 @@ section { margin: 2.25rem 0; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .9375rem; }
 th, td { text-align: left; vertical-align: top; }
-th, td { padding: .4rem .75rem .4rem 0; border-bottom: 1px solid var(--line); }
+.scroll th, .scroll td { padding: .4rem .75rem; border-bottom: 1px solid var(--line); }
 td { white-space: normal; min-width: 4.5rem; }
-th, td:first-child { padding-left: .75rem; }
 th { color: var(--soft); font-weight: 550; white-space: nowrap; }
 tr.advised td { font-weight: 600; }
 pre { overflow-x: auto; padding: 1rem; border-radius: 10px; background: var(--panel); }
@@ -32,7 +31,7 @@ pre { font: 13px/1.5 var(--mono); }
 svg text { font: 13px var(--sans); fill: var(--ink); }
 svg .soft { fill: var(--soft); }
 svg .rule { stroke: var(--line); }
-svg { max-width: 100%; height: auto; }
+.scroll svg { width: 100%; min-width: 34rem; max-width: 60rem; height: auto; }
 .key { display: inline-flex; align-items: center; gap: .375rem; margin: 0 1rem .25rem 0; font-size: .875rem; }
 .key i { width: 1.25rem; height: 3px; border-radius: 2px; }
 @media (prefers-color-scheme: dark) {
@@ -206,7 +205,9 @@ def _curves(advice: Advice) -> str:
     last = len(shown[0][1])
     for t in (1, round(last / 2), last):
         x = left + (right - left) * (t - 1) / max(1, last - 1)
-        drawn.append(f'<text class="soft" x="{x - 8:.1f}" y="{bottom + 20}">{t}</text>')
+        drawn.append(
+            f'<text class="soft" x="{x:.1f}" y="{bottom + 20}" text-anchor="middle">{t}</text>'
+        )
     target = advice.problem.target
     if target is not None and low <= target <= high:
         y = bottom - (bottom - top) * (target - low) / span
@@ -214,9 +215,11 @@ def _curves(advice: Advice) -> str:
             f'<line x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" stroke="currentColor" '
             f'stroke-dasharray="5 4"/>'
         )
-    return f"<p>{''.join(keys)}</p>" + _picture(750, 330, words_of(advice), drawn)
+    return f"<p>{''.join(keys)}</p>" + _picture(764, 330, words_of(advice), drawn)
 
 
 def _picture(width: int, height: int, label: str, drawn: Sequence[str]) -> str:
     inside = "".join(drawn)
-    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(label)}">{inside}</svg>'
+    shape = f'viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(label)}"'
+    # On a narrow screen it is moved sideways rather than too small to read.
+    return f'<div class="scroll"><svg {shape}>{inside}</svg></div>'

@@ -1,18 +1,13 @@
 """Successive halving: many methods and hyper-parameters for few rounds, the better ones for more.
 
-What a stage decides is written down, so that advice that was stopped goes on with the same runs: how many
-there is time for depends on the machine.
+Then values beside the best ones, the best of every method to the end with several seeds, and more seeds for
+those that cannot be told apart, for as long as there is time.
 """
 
-import contextlib
 import dataclasses
-import json
-import pickle
 import time
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,32 +20,40 @@ from holdfast.adviser.candidates import (
     common,
     rates,
 )
+from holdfast.adviser.course import Course, Say
 from holdfast.adviser.facts import Facts
+from holdfast.adviser.gaps import difference
+from holdfast.adviser.plan import Plan
 from holdfast.adviser.problem import TO_TARGET, Problem
-from holdfast.adviser.work import ALONE, POOLED, Entry, Score, Work, do, reached
+from holdfast.adviser.work import ALONE, POOLED, Entry, Score, reached
 from holdfast.errors import HoldfastError
 from holdfast.jobs import machine
 from holdfast.jobs.local import LocalExecutor
-from holdfast.jobs.parcel import open_here, opened, packed
-from holdfast.jobs.queue import Job, outcomes
-from holdfast.jobs.worker import settings as settings_of_jax
-from holdfast.record.files import write_whole
 
 # What of all rounds a stage has, and what of the time that is left when it begins.
 _STAGES = {
     "scout": (1 / 8, 1.0),
     "first": (1 / 8, 0.3),
-    "second": (3 / 8, 0.4),
-    "final": (1.0, 0.75),
+    "second": (3 / 8, 0.35),
+    "refine": (3 / 8, 0.3),
+    "semifinal": (1.0, 0.35),
+    "final": (1.0, 0.7),
+    "adapted": (1.0, 0.5),
+    "crowds": (1.0, 0.4),
+    "more": (1.0, 0.8),
 }
-# Who is in the last stage, at most, and with how many seeds.
-_FINALISTS, _SEEDS = 4, 3
+# How often values beside the best are tried.
+_PASSES = 3
+# Methods in the semifinal, their values and seeds.
+_SEMIFINAL = (5, 2, 2)
+# Who is in the last stage, at most, with how many seeds, and with how many where they cannot be told apart.
+_FINALISTS, _SEEDS, _MOST_SEEDS = 5, 3, 10
 # Local steps of its own that a client takes for nothing but a better model of its own.
 _TUNED = 2  # of the finalists
 # How often more or fewer clients take part, to see what would change.
 CROWDS = (0.3, 3.0)
-
-Say = Callable[[str, int, int], None]
+# Of a run, besides its rounds: reading its save, tracing, judging.
+_OVERHEAD = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,78 +91,6 @@ class Race:
         ]
 
 
-class Course:
-    """Where runs happen: on all cores, with what is known already read from the folder."""
-
-    def __init__(
-        self, problem: Problem, folder: Path, executor: LocalExecutor, jobs: int, say: Say
-    ) -> None:
-        self.problem, self.folder, self.executor, self.say = problem, folder, executor, say
-        self.jobs = jobs
-        self._name = uuid.uuid4().hex
-        self._work = Work(problem, folder / "runs", settings_of_jax())
-        self.scores: dict[Entry, Score] = {}
-        self._parcel = folder / f"parcel-{self._name}"
-
-    @contextlib.contextmanager
-    def open(self) -> Iterator[None]:
-        """Workers are sent the problem once."""
-        name, parcel = self._name, self._parcel
-        parcel.write_bytes(packed(self._work, same_files=True))
-        self.executor.grow(self.jobs, lambda: opened(name, parcel))
-        try:
-            with open_here(self._name, self._work):
-                yield
-        finally:
-            parcel.unlink(missing_ok=True)
-
-    def run(self, stage: str, entries: Sequence[Entry]) -> dict[Entry, Score]:
-        """The scores of these runs; those that are known are not run again."""
-        wanted = [e for e in dict.fromkeys(entries) if e not in self.scores]
-        for entry in list(wanted):
-            if (found := self._read(entry)) is not None:
-                self.scores[entry] = found
-                wanted.remove(entry)
-        jobs = [
-            Job(do, (self._name, self._parcel, e), float(e.rounds), _program(e)) for e in wanted
-        ]
-        self.say(stage, 0, len(jobs))
-        for done, outcome in enumerate(outcomes(jobs, self.executor), 1):
-            if outcome.error is not None:
-                raise outcome.error
-            entry = wanted[outcome.number]
-            self.scores[entry] = pickle.loads(outcome.value)
-            self._write(entry, self.scores[entry])
-            self.say(stage, done, len(jobs))
-        return {e: self.scores[e] for e in entries}
-
-    def _file(self, entry: Entry) -> Path:
-        crowd = "" if entry.participation == 1.0 else f"-times-{entry.participation:g}"
-        adapts = "-adapted" if entry.contestant.adapt else ""
-        return (
-            self.folder
-            / "scores"
-            / f"{entry.contestant.folder}{adapts}{crowd}-{entry.seed}-{entry.rounds}.json"
-        )
-
-    def _write(self, entry: Entry, found: Score) -> None:
-        self._file(entry).parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self._file(entry), json.dumps(dataclasses.asdict(found)))
-
-    def _read(self, entry: Entry) -> Score | None:
-        if not self._file(entry).exists():
-            return None
-        values: dict[str, Any] = json.loads(self._file(entry).read_text())
-        plain: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-        return Score(**plain)
-
-
-def _program(entry: Entry) -> Any:
-    # Numbers compile nothing; local steps after training are none of the program's.
-    names = tuple(name for name, _ in entry.contestant.arguments)
-    return entry.contestant.name, names, entry.participation
-
-
 def race(
     problem: Problem,
     facts: Facts,
@@ -168,171 +99,241 @@ def race(
     seconds: float | None,
     jobs: int | None,
     say: Say,
+    began: float | None = None,
 ) -> Race:
-    """Find out; `folder` has what an earlier call found, which is not run again."""
+    """Find out; `folder` has what an earlier call found, which is not run again.
+
+    Time counts from `began`, by `time.perf_counter`; from now unless given.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    plan = _Plan(folder / "race.json", seconds)
+    plan = Plan(folder / "race.json", seconds, time.perf_counter() if began is None else began)
     count = jobs or min(machine.cores(), machine.room_for_processes(as_this_one=True))
     with LocalExecutor(1) as executor:
         course = Course(problem, folder, executor, count, say)
         with course.open():
-            return _stages(course, plan, facts, candidates)
+            return _Stages(course, plan, facts, candidates).run()
 
 
-class _Plan:
-    """What was decided, kept in a file; and how much time is left."""
+class _Stages:
+    """The stages of a race, one after another."""
 
-    def __init__(self, file: Path, seconds: float | None) -> None:
-        self._file, self._seconds = file, seconds
-        self._known: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-        self._before = float(self._known.get("seconds", 0.0))
-        self._began = time.perf_counter()
+    def __init__(
+        self, course: Course, plan: Plan, facts: Facts, candidates: Sequence[Candidate]
+    ) -> None:
+        self.course, self.plan, self.facts = course, plan, facts
+        self.candidates, self.problem = candidates, course.problem
+        horizon = self.problem.rounds
+        self.length = {name: max(2, round(share * horizon)) for name, (share, _) in _STAGES.items()}
+        self.shared = common(facts)
+        self.stages: list[tuple[str, int, tuple[Contestant, ...]]] = []
+        self.short: list[str] = []
+        # Of runs with one seed, by how many rounds they had.
+        self.found: dict[int, dict[Entry, Score]] = {}
+        self.cost = 0.0  # seconds of a round
 
-    @property
-    def spent(self) -> float:
-        """Seconds, in this and earlier calls."""
-        return self._before + time.perf_counter() - self._began
+    def run(self) -> Race:
+        best = self._scout()
+        self._first(best)
+        good = self._refine(self._second(best))
+        finalists = self._semifinal(good, best)
+        chosen, seeds = self._final(finalists, best)
+        personal = self._adapted(chosen, seeds)
+        self._crowds(chosen, seeds)
+        self._more(chosen, seeds)
+        self.plan.decided("over", lambda: True)
+        return Race(
+            dict(self.course.scores),
+            tuple(self.stages),
+            (*chosen, *personal),
+            tuple(range(seeds)),
+            best.learning_rate,
+            self.plan.spent,
+            tuple(self.short),
+        )
 
-    def decided(self, what: str, decide: Callable[[], Any]) -> Any:
-        """A decision, or what was decided before."""
-        if what not in self._known:
-            self._known[what] = decide()
-        self._known["seconds"] = self.spent
-        write_whole(self._file, json.dumps(self._known))
-        return self._known[what]
+    def _scout(self) -> Contestant:
+        """FedAvg's step size, which is where the others begin."""
+        base = next(c for c in self.candidates if c.name == BASELINE)
+        scouts = base.contestants(rates(self.problem, SCOUTED), self.shared)
+        best = self._stage("scout", scouts)[0]
+        if all(s.failed for s in self.course.scores.values()):
+            raise HoldfastError(
+                "advise: FedAvg returned no finite number at any step size from a tenth to ten times the "
+                "given; look at the data, or give another learning_rate.",
+                about=("local", "learning_rate"),
+            )
+        self.cost = max(1e-4, max(s.per_round for s in self.course.scores.values()))
+        return best
 
-    def room(self, share: float, each: float, cores: int) -> int:
-        """How many runs of so many seconds there is time for in a stage."""
-        if self._seconds is None:
-            return 10**6
-        left = share * (self._seconds - self.spent)
-        return max(0, int(left * cores / max(each, 1e-6)))
+    def _first(self, best: Contestant) -> None:
+        """Every method with several values, for a few rounds."""
+        rate = best.learning_rate
+        around = [None] if rate is None else rates(self.problem, AROUND, rate)
+        others = [c for c in self.candidates if c.name != BASELINE]
+        # The likeliest values of every method first, so that what there is no time for is the unlikelier.
+        waves = [c.contestants(around, self.shared) for c in others]
+        longest = max(map(len, waves), default=0)
+        first = [wave[k] for k in range(longest) for wave in waves if k < len(wave)]
+        # Every method is traced and compiled once per worker, so a run costs a little more here.
+        room = max(self._room("first", 0.05), len(others))
+        if room < len(first):
+            self.short.append(f"{len(first) - room} of {len(first)} values were not tried")
+        self._stage("first", first[:room])
 
+    def _second(self, best: Contestant) -> list[Contestant]:
+        """The best of every method, since some begin slowly, and the best of all."""
+        kept = self._ranked("first")
+        leaders = _best_of_each(kept)
+        third = [*leaders, *(c for c in kept if c not in leaders)]
+        third = third[: max(len(leaders), -(-len(kept) // 3) + 2)]
+        room = max(self._room("second"), 3)
+        if room < len(third):
+            missing = len(third) - room
+            self.short.append(f"{missing} that did well in the first stage had no second")
+        self._stage("second", _with_baseline(third[:room], best))
+        return self._ranked("second")
 
-def _stages(course: Course, plan: _Plan, facts: Facts, candidates: Sequence[Candidate]) -> Race:
-    problem, cores = course.problem, course.jobs
-    horizon = problem.rounds
-    length = {name: max(2, round(share * horizon)) for name, (share, _) in _STAGES.items()}
-    length["final"] = horizon
-    shared, short = common(facts), []
-    stages: list[tuple[str, int, tuple[Contestant, ...]]] = []
+    def _refine(self, order: list[Contestant]) -> list[Contestant]:
+        """Values beside the best of the leading methods, as long as they are better and there is time."""
+        for turn in range(_PASSES):
+            known = set(order)
+            leaders = _best_of_each(order)[: _FINALISTS + 1]
+            new = [n for c in leaders for n in c.neighbours() if n not in known]
+            room = self._room("refine", turn=turn)
+            if not new or room < 2:
+                break
+            self._stage("refine", list(dict.fromkeys(new))[:room])
+            order = self._ranked("second")
+            if not set(_best_of_each(order)) - set(leaders):
+                break
+        return order
 
-    def ranked(found: dict[Entry, Score]) -> list[Contestant]:
-        """Best first, by the mean over seeds."""
-        each: dict[Contestant, list[float]] = {}
-        for entry, score in found.items():
-            each.setdefault(entry.contestant, []).append(reached(problem, score))
-        return sorted(each, key=lambda c: float(np.mean(each[c])))
+    def _semifinal(self, order: list[Contestant], best: Contestant) -> list[Contestant]:
+        """One contestant of each method, by whole runs with two seeds where there is time for that."""
+        methods, values, seeds = _SEMIFINAL
+        leaders = [c.method for c in _best_of_each(order)][:methods]
+        if best.method not in leaders:
+            leaders.append(best.method)
+        entered = [c for m in leaders for c in [o for o in order if o.method == m][:values]]
+        if self._room("semifinal") < len(entered) * seeds:
+            return _with_baseline(_best_of_each(order), best)
+        self.stages.append(("semifinal", self.length["semifinal"], tuple(entered)))
+        found = self._run("semifinal", entered, range(seeds))
+        return _best_of_each(_order(self.problem, found))
 
-    def until(contestant: Contestant, stage: str, times: float = 1.0) -> int:
+    def _final(self, finalists: list[Contestant], best: Contestant) -> tuple[list[Contestant], int]:
+        """To the end, several times: who stays must be told from who was lucky."""
+        room = self._room("final")
+        count, seeds = min(2, len(finalists)), 2
+        for most, each in ((_FINALISTS, _SEEDS), (4, _SEEDS), (3, _SEEDS), (3, 2)):
+            # Two more for the ends.
+            if room >= (min(most, len(finalists)) + 2) * each:
+                count, seeds = min(most, len(finalists)), each
+                break
+        if seeds < _SEEDS:
+            self.short.append(f"the last stage has {seeds} seeds, not {_SEEDS}")
+        chosen = finalists[:count]
+        if not any(c.name == BASELINE for c in chosen):
+            chosen = [*chosen[:-1], next(c for c in finalists if c.name == BASELINE)]
+        self.stages.append(("final", self.problem.rounds, tuple(chosen)))
+        draws = range(seeds)
+        entries = [Entry(c, s, self._until(c, "final")) for c in chosen for s in draws]
+        ends = _ends(self.problem, best, self.facts)
+        self.course.run("final", [*entries, *(Entry(c, s, r) for c, r in ends for s in draws)])
+        return chosen, seeds
+
+    def _adapted(self, chosen: list[Contestant], seeds: int) -> list[Contestant]:
+        """The best two by models of clients' own, after local steps that nobody else hears of."""
+        if self.problem.goal in TO_TARGET or self._room("adapted") < 2 * seeds:
+            return []
+        best = _order(self.problem, self._finals(chosen, seeds))[:_TUNED]
+        personal = [dataclasses.replace(c, adapt=True) for c in best if c.name != "flix"]
+        self._run("adapted", personal, range(seeds))
+        return personal
+
+    def _crowds(self, chosen: list[Contestant], seeds: int) -> None:
+        """The best two with more and with fewer clients in a round."""
+        if self._room("crowds") < 2 * len(CROWDS):
+            self.short.append("what changes with more or fewer clients in a round was not tried")
+            return
+        top = _order(self.problem, self._finals(chosen, seeds))[:2]
+        for times in CROWDS:
+            if self.problem.with_participation(times) is not None:
+                entries = [Entry(c, 0, self._until(c, "crowds", times), times) for c in top]
+                self.course.run("crowds", entries)
+
+    def _more(self, chosen: list[Contestant], seeds: int) -> None:
+        """More seeds for those that cannot be told from the best."""
+        doubtful = list(chosen)
+        for seed in range(seeds, _MOST_SEEDS):
+            finals = _by_contestant(self._finals(doubtful, seed))
+            first, *others = sorted(finals, key=lambda c: _mean(self.problem, finals[c]))
+            tied = [c for c in others if difference(self.problem, finals[first], finals[c]).is_tie]
+            doubtful = [first, *tied]
+            if not tied or self._room("more", turn=seed) < len(doubtful):
+                break
+            self._run("more", doubtful, (seed,))
+
+    def _finals(self, who: Sequence[Contestant], seeds: int) -> dict[Entry, Score]:
+        entries = [Entry(c, s, self._until(c, "final")) for c in who for s in range(seeds)]
+        return {e: self.course.scores[e] for e in entries}
+
+    def _room(self, stage: str, extra: float = 0.0, turn: int | None = None) -> int:
+        """How many runs of a stage there is time for; what was decided before stays decided."""
+        each = self.length[stage] * self.cost * 1.2 + _OVERHEAD + extra
+        name, share = stage if turn is None else f"{stage}-{turn}", _STAGES[stage][1]
+        room: int = self.plan.decided(name, lambda: self.plan.room(share, each, self.course.jobs))
+        return room
+
+    def _stage(self, name: str, who: Sequence[Contestant]) -> list[Contestant]:
+        """Run these with one seed; best first."""
+        self.stages.append((name, self.length[name], tuple(who)))
+        found = self._run(name, who, (0,))
+        self.found.setdefault(self.length[name], {}).update(found)
+        return _order(self.problem, found)
+
+    def _run(
+        self, stage: str, who: Sequence[Contestant], seeds: Sequence[int]
+    ) -> dict[Entry, Score]:
+        entries = [Entry(c, s, self._until(c, stage)) for c in who for s in seeds]
+        return self.course.run(stage, entries)
+
+    def _ranked(self, stage: str) -> list[Contestant]:
+        """Best first, of all that got through as many rounds as a stage has."""
+        found = self.found[self.length[stage]]
+        return _order(self.problem, {e: s for e, s in found.items() if not s.failed})
+
+    def _until(self, contestant: Contestant, stage: str, times: float = 1.0) -> int:
         """Rounds of a stage; fewer for who sends so much that a run's megabytes are spent before."""
+        problem, length = self.problem, self.length[stage]
         if problem.megabytes is None or contestant.name in (ALONE, POOLED):
-            return length[stage]
+            return length
         plain = dataclasses.replace(contestant, adapt=False)
-        own = [
-            s for e, s in course.scores.items() if e.contestant == plain and e.participation == 1.0
-        ]
+        scores = self.course.scores.items()
+        own = [s for e, s in scores if e.contestant == plain and e.participation == 1.0]
         sent = [np.mean(s.bytes) for s in own if s.bytes]
         if not sent:
-            return length[stage]
-        most = problem.megabytes * 1e6 / (float(np.mean(sent)) * times)
-        return max(1, min(length[stage], int(most)))
-
-    def stage(name: str, who: Sequence[Contestant]) -> list[Contestant]:
-        stages.append((name, length[name], tuple(who)))
-        return ranked(course.run(name, [Entry(c, 0, until(c, name)) for c in who]))
-
-    # FedAvg's step size, which is where the others begin.
-    base = next(c for c in candidates if c.name == BASELINE)
-    scouts = base.contestants(rates(problem, SCOUTED), shared)
-    best = stage("scout", scouts)[0]
-    if all(s.failed for s in course.scores.values()):
-        raise HoldfastError(
-            "advise: FedAvg returned no finite number at any step size from a tenth to ten times the given; "
-            "look at the data, or give another learning_rate.",
-            about=("local", "learning_rate"),
-        )
-    cost = max(1e-4, max(s.per_round for s in course.scores.values()))
-    around = (
-        rates(problem, AROUND, best.learning_rate) if best.learning_rate is not None else [None]
-    )
-
-    # The likeliest values of every method first, so that what there is no time for is the unlikelier.
-    others = [c for c in candidates if c.name != BASELINE]
-    waves = [c.contestants(around, shared) for c in others]
-    first = [
-        wave[k] for k in range(max(map(len, waves), default=0)) for wave in waves if k < len(wave)
-    ]
-    # Every method is traced and compiled once per worker.
-    room = plan.decided(
-        "first", lambda: plan.room(_STAGES["first"][1], length["first"] * cost * 1.2 + 0.25, cores)
-    )
-    if room < len(first):
-        short.append(f"{len(first) - max(room, len(others))} of {len(first)} values were not tried")
-    first = first[: max(room, len(others))]
-    order = stage("first", first)
-    kept = ranked({e: s for e, s in course.scores.items() if not s.failed})
-
-    # The best of every method, then the best of all.
-    seeds_of_methods = _best_of_each(kept)
-    third = [*seeds_of_methods, *(c for c in kept if c not in seeds_of_methods)]
-    third = third[: max(len(seeds_of_methods), -(-len(order) // 3) + 2)]
-    room = plan.decided(
-        "second",
-        lambda: plan.room(_STAGES["second"][1], length["second"] * cost * 1.2 + 0.15, cores),
-    )
-    if room < len(third):
-        short.append(f"{len(third) - max(room, 3)} that did well in the first stage had no second")
-    second = stage("second", _with_baseline(third[: max(room, 3)], best))
-    finalists = _with_baseline(_best_of_each(second), best)
-
-    # To the end, several times: who stays must be told from who was lucky.
-    each = horizon * cost * 1.2 + 0.2
-    count, seeds = plan.decided("final", lambda: _final(plan, each, cores, len(finalists)))
-    if seeds < _SEEDS:
-        short.append(f"the last stage has {seeds} seed{'s' * (seeds > 1)}, not {_SEEDS}")
-    chosen = finalists[:count]
-    if not any(c.name == BASELINE for c in chosen):
-        chosen = [*chosen[:-1], next(c for c in finalists if c.name == BASELINE)]
-    draws = tuple(range(seeds))
-    ends = _ends(problem, best, facts)
-    entries = [Entry(c, s, until(c, "final")) for c in chosen for s in draws]
-    stages.append(("final", horizon, tuple(chosen)))
-    course.run("final", [*entries, *(Entry(c, s, r) for c, r in ends for s in draws)])
-    if problem.goal not in TO_TARGET and plan.decided(
-        "adapted", lambda: plan.room(0.5, each, cores) >= 2
-    ):
-        tuned = ranked({e: course.scores[e] for e in entries})[:_TUNED]
-        personal = [dataclasses.replace(c, adapt=True) for c in tuned if c.name != "flix"]
-        course.run("adapted", [Entry(c, s, until(c, "final")) for c in personal for s in draws])
-        chosen = [*chosen, *personal]
-    if plan.decided("crowds", lambda: plan.room(1.0, each, cores) >= 2 * len(CROWDS)):
-        top = ranked({e: course.scores[e] for e in entries})[:2]
-        for times in CROWDS:
-            if problem.with_participation(times) is not None:
-                course.run("crowds", [Entry(c, 0, until(c, "final", times), times) for c in top])
-    else:
-        short.append("what changes with more or fewer clients in a round was not tried")
-    plan.decided("over", lambda: True)
-    return Race(
-        dict(course.scores),
-        tuple(stages),
-        tuple(chosen),
-        draws,
-        best.learning_rate,
-        plan.spent,
-        tuple(short),
-    )
+            return length
+        # By the first run of it, so that the answer stays the same when there are more.
+        most = problem.megabytes * 1e6 / (float(sent[0]) * times)
+        return max(1, min(length, int(most)))
 
 
-def _final(plan: _Plan, each: float, cores: int, finalists: int) -> tuple[int, int]:
-    """How many run to the end, and with how many seeds: three of each, then fewer of both."""
-    room = plan.room(_STAGES["final"][1], each, cores)
-    for count, seeds in ((_FINALISTS, _SEEDS), (3, _SEEDS), (3, 2), (2, 2)):
-        # Two more for the ends.
-        if room >= (min(count, finalists) + 2) * seeds:
-            return min(count, finalists), seeds
-    return min(2, finalists), 2
+def _by_contestant(found: Mapping[Entry, Score]) -> dict[Contestant, list[Score]]:
+    each: dict[Contestant, list[Score]] = {}
+    for entry, score in found.items():
+        each.setdefault(entry.contestant, []).append(score)
+    return each
+
+
+def _mean(problem: Problem, scores: Sequence[Score]) -> float:
+    return float(np.mean([reached(problem, s) for s in scores]))
+
+
+def _order(problem: Problem, found: Mapping[Entry, Score]) -> list[Contestant]:
+    """Best first, by the mean over seeds."""
+    each = _by_contestant(found)
+    return sorted(each, key=lambda c: _mean(problem, each[c]))
 
 
 def _best_of_each(ranked: Sequence[Contestant]) -> list[Contestant]:

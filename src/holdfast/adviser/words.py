@@ -8,9 +8,10 @@ import numpy as np
 
 from holdfast.adviser.candidates import BASELINE, REMEMBERS, Candidate
 from holdfast.adviser.facts import Facts
+from holdfast.adviser.gaps import Gap, quality_gap
 from holdfast.adviser.problem import TO_TARGET, Problem
 from holdfast.adviser.race import CROWDS, Race
-from holdfast.adviser.ranking import Gap, Place, quality_gap
+from holdfast.adviser.ranking import Place
 from holdfast.adviser.work import ALONE, POOLED, Entry, Score, reached
 from holdfast.runs.names import method_name
 

@@ -4,6 +4,7 @@ from typing import Literal
 
 from holdfast.algorithms.parts import chain, choose, server_step
 from holdfast.core.algorithm import Algorithm, Weighting
+from holdfast.core.auto_mask import AUTO
 from holdfast.core.combinators import Chain, Masked, Uploaded
 from holdfast.core.hyper import Hyper
 from holdfast.core.rule import Rule
@@ -68,7 +69,7 @@ def scaffold(
 
 @explain_arguments
 def fedpvr(
-    mask: Mask,
+    mask: Mask | Literal["auto"],
     upload: Upload = "lean",
     server_learning_rate: Hyper | None = None,
     weighting: Weighting = "uniform",
@@ -82,7 +83,8 @@ def fedpvr(
     share, relative to FedAvg) or the change of $c_i$ too (`"published"`: 1 + the masked share).
 
     Args:
-        mask: leaves to correct: one bool per leaf, or a function of the leaf's path.
+        mask: leaves to correct: one bool per leaf, or a function of the leaf's path. `"auto"`: the first
+            round is FedAvg's, and its drift diversity chooses the layers (`run.chosen_mask`).
         upload: `"lean"` or `"published"`.
         server_learning_rate: $\eta_g$, 1 unless given.
         weighting: means by number of `"examples"`, or `"uniform"`ly as published: whose minimiser is found
@@ -109,7 +111,8 @@ def fedpvr(
     """
     lean: Rule = ControlVariate()
     inner = choose("fedpvr", "upload", upload, {"lean": lean, "published": Uploaded(lean)})
-    rule = chain(Masked(inner, mask), *server_step(server_learning_rate))
+    chosen: Mask = choose("fedpvr", "mask", mask, {"auto": AUTO}) if isinstance(mask, str) else mask
+    rule = chain(Masked(inner, chosen), *server_step(server_learning_rate))
     return Algorithm(rule, weighting=weighting, name="fedpvr")
 
 

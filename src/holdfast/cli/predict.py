@@ -15,6 +15,7 @@ from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.runs.predicting import Predicted
+    from holdfast.runs.promising import Promised
     from holdfast.saved.model import SavedModel
 
 Source = Annotated[
@@ -74,24 +75,60 @@ def predict(
             metavar="COLUMN", help="The column with the right label, if it is not as in training."
         ),
     ] = None,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Rows with labels, neither trained on nor chosen by: sets and intervals rest on them.",
+        ),
+    ] = None,
+    kappa: Annotated[
+        float | None,
+        typer.Option(
+            help="The share of rows whose label may be outside its set; 0.1 unless given."
+        ),
+    ] = None,
+    score: Annotated[
+        str | None, typer.Option(help="lac, aps or raps, for sets of labels; lac unless given.")
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Calibrate for each value of this column, such as a hospital."
+        ),
+    ] = None,
     trust: Trusted = False,
 ) -> None:
     """Predict new rows with the model of a run, from any folder.
 
     Columns are as they were in the files trained on; the preprocessing of the run is applied. If the file
-    has the label too, the predictions are measured.
+    has the label too, the predictions are measured. With --calibrate, or a model that was calibrated before
+    and --kappa, every row has a set of labels, or an interval, that holds the right one as often as asked.
 
     Examples:
 
     [bold]holdfast predict runs/hospitals new.csv --out predictions.csv[/]
     [bold]holdfast predict runs/hospitals new.csv --method flix --client cleveland[/]
+    [bold]holdfast predict runs/hospitals new.csv --calibrate held_out.csv --kappa 0.1 --out sure.csv[/]
     """
     from holdfast.runs.predicting import predict_file
+    from holdfast.runs.promising import keep, promise_of
 
     saved = _loaded(source, method, client, server, seed, split, trust)
     if output is not None and output.exists() and output.samefile(table):
         raise HoldfastError(f"{output} is the file that is read; give another one to write.")
-    found = predict_file(saved, table, ids or (), label)
+    if calibrate is not None and calibrate.exists() and calibrate.samefile(table):
+        raise HoldfastError(
+            f"--calibrate {calibrate} is the file to predict; give rows that are not among the new ones."
+        )
+    ids = [*(ids or ()), *(() if by is None else (by,))]
+    found = predict_file(saved, table, ids, label)
+    promised: Promised | None = None
+    if calibrate is not None or kappa is not None or score is not None or by is not None:
+        promise = promise_of(
+            saved, 0.1 if kappa is None else kappa, calibrate, score, by, ids, label
+        )
+        found, promised = keep(promise, found, table)
     written = None if output is None else found.write(output)
     out.print(f"model     {saved.description.title}", highlight=False, markup=False, soft_wrap=True)
     if saved.description.kept:
@@ -101,8 +138,31 @@ def predict(
         out.print(
             f"{name} {value:.4g} over {len(found.predicted)} rows", highlight=False, markup=False
         )
+    if promised is not None:
+        for line in _promised(promised):
+            out.print(line, highlight=False, markup=False, soft_wrap=True)
     if written is not None:
         out.print(f"predictions   {written}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _promised(found: "Promised") -> list[str]:
+    """What sets or intervals promise, and how they fare where labels are known."""
+    promise = found.promise
+    asked = f"at least {1 - promise.kappa:.4g} of rows like the {promise.rows} calibrated with"
+    each = "" if promise.by is None else f", for each of {len(promise.calibrations)} {promise.by}"
+    if found.sets is None:
+        lines = [
+            f"intervals  hold the number of {asked}{each}; {found.mean_size:.4g} wide on average"
+        ]
+    else:
+        empty = float((~found.sets.any(axis=1)).mean()) if len(found.sets) else 0.0
+        none = f", {empty:.1%} empty" if empty else ""
+        lines = [
+            f"sets      hold the label of {asked}{each}; {found.mean_size:.3g} labels on average{none}"
+        ]
+    if found.covered is not None:
+        lines.append(f"coverage {found.covered.mean():.4g} over {len(found.covered)} rows")
+    return lines
 
 
 def _summary(found: "Predicted") -> Table:

@@ -297,8 +297,9 @@ def _of_one_draw(file: ExperimentFile, pretrained: bool) -> Study:
         tests=tests,
         model=model,
         cohort=trained.cohort,
-        evaluators=evaluation.evaluators(
-            file, given.evaluate, trained, [m.algorithm for m in methods]
+        evaluators=(
+            *evaluation.evaluators(file, given.evaluate, trained, [m.algorithm for m in methods]),
+            *evaluation.of_sets(file, given, trained, methods),
         ),
         metrics=evaluation.set_metrics(file, given.evaluate),
         stop=None,
@@ -350,6 +351,8 @@ def _check_due(file: ExperimentFile, given: FileSchema) -> None:
     places: list[tuple[KeyPath, int]] = [(("evaluate", "every"), given.evaluate.every)]
     for number, table in enumerate(given.evaluate.also):
         places.append((("evaluate", "also", number, "every"), table.get("every", 1)))
+    if given.conformal is not None and given.conformal.every is not None:
+        places.append((("conformal", "every"), given.conformal.every))
     for at, every in places:
         if every > given.rounds:
             raise file.error(

@@ -9,7 +9,7 @@ import numpy as np
 from jax import tree
 
 from holdfast import evaluate
-from holdfast.config import own_code, schema, signatures
+from holdfast.config import conformal, own_code, schema, signatures
 from holdfast.config.file import ExperimentFile, KeyPath
 from holdfast.config.joined import Federation
 from holdfast.config.making import find, located, make, make_metric
@@ -131,6 +131,26 @@ def evaluators(
         _check(file, at, made, model, clients)
         chosen.append(made)
     return tuple(chosen)
+
+
+def of_sets(
+    file: ExperimentFile, sections: schema.FileSchema, trained: Federation, methods: Sequence[Any]
+) -> tuple[Any, ...]:
+    """What `[conformal]` asks for, checked against the model with the line it stands on."""
+    if sections.conformal is None or trained.held_out_of_clients is None:
+        return ()
+    own = [m.label for m in methods if leaves_clients_their_own(m.algorithm, trained)]
+    found = conformal.evaluators(
+        file,
+        sections.conformal,
+        sections.evaluate.every,
+        trained.held_out,
+        trained.held_out_of_clients,
+        own,
+    )
+    for evaluator in found:
+        _check(file, ("conformal",), evaluator, trained.model, trained.clients)
+    return tuple(found)
 
 
 def set_metrics(file: ExperimentFile, section: schema.Evaluate) -> tuple[Metric, ...]:

@@ -8,6 +8,7 @@ import numpy as np
 from jax import tree
 
 from holdfast import evaluate
+from holdfast.config.conformal import HeldOut, of_clients, set_apart
 from holdfast.config.file import ExperimentFile, KeyPath
 from holdfast.config.making import located, make, make_local
 from holdfast.config.population import load_dataset, make_model, population
@@ -40,6 +41,10 @@ class Federation:
     validations: Clients | None = None
     # Keys of [local] that populations have of their own, and where they stand; none if all train alike.
     own_local: tuple[tuple[dict[str, Any], KeyPath], ...] = ()
+    # What sets and intervals are calibrated with, of every population; empty where nothing is.
+    held_out: tuple[HeldOut, ...] = ()
+    # Every client's own of these to calibrate with and to test on.
+    held_out_of_clients: tuple[Clients, Clients] | None = None
 
     def local(
         self, file: ExperimentFile, at: KeyPath, shared: dict[str, Any], own: dict[str, Any]
@@ -112,12 +117,17 @@ def federation(file: ExperimentFile, sections: FileSchema) -> Federation:
             ("server", "population"), "there is no [[population]]; leave out `population`."
         )
     dataset = load_dataset(file, ("data",), sections.data)
+    dataset, held = set_apart(file, sections.conformal, dataset)
     data, clients, tests, validation = population(file, sections, dataset)
     model = make_model(file, sections.model, dataset)
     cohort = make(file, ("cohort",), "cohort", sections.cohort)
     known = () if validation is None else (validation,)
     own = None if validation is None or not validation.clients.sizes.any() else validation.clients
-    return Federation((dataset,), clients, tests, model, cohort, data, known, own)
+    made = Federation((dataset,), clients, tests, model, cohort, data, known, own)
+    if held is None or sections.conformal is None:
+        return made
+    mine = of_clients(held, clients, sections.conformal.seed)
+    return dataclasses.replace(made, held_out=(held,), held_out_of_clients=mine)
 
 
 def _joined(file: ExperimentFile, sections: FileSchema) -> Federation:
@@ -125,8 +135,12 @@ def _joined(file: ExperimentFile, sections: FileSchema) -> Federation:
     with_server = _server_population(file, sections, names)
     parts, datasets, tests, server_data = [], [], [], None
     validations: list[Validation | None] = []
+    held_out: list[HeldOut] = []
     for i in range(len(names)):
-        dataset, part, own_tests, data, apart = _population(file, sections, i, with_server == i)
+        dataset, held, part, own_tests, data, apart = _population(
+            file, sections, i, with_server == i
+        )
+        held_out += [] if held is None else [held]
         validations.append(apart)
         parts.append(part)
         datasets.append(dataset)
@@ -149,6 +163,11 @@ def _joined(file: ExperimentFile, sections: FileSchema) -> Federation:
         )
     each = [found.clients for found in known]
     measurable = bool(known) and all(part.sizes.any() for part in each)
+    of_each = None
+    if sections.conformal is not None:
+        seed = sections.conformal.seed
+        halves = [of_clients(h, p.clients, seed) for h, p in zip(held_out, parts, strict=True)]
+        of_each = joined.tests([one for one, _ in halves]), joined.tests([two for _, two in halves])
     return Federation(
         tuple(datasets),
         joined.clients,
@@ -159,12 +178,14 @@ def _joined(file: ExperimentFile, sections: FileSchema) -> Federation:
         known,
         joined.tests(each) if measurable else None,
         own if any(keys is not None for keys in given) else (),
+        tuple(held_out),
+        of_each,
     )
 
 
 def _population(
     file: ExperimentFile, sections: FileSchema, i: int, serves: bool
-) -> tuple[Dataset, Population, Clients, Any, Validation | None]:
+) -> tuple[Dataset, HeldOut | None, Population, Clients, Any, Validation | None]:
     """One population: what its table has, and of the file's own sections what it has not."""
     table: Any = sections.population[i]
 
@@ -180,6 +201,7 @@ def _population(
         raise file.error(
             where("data"), "its test part is empty; give at least one example to test on."
         )
+    dataset, held = set_apart(file, sections.conformal, dataset)
     server = sections.server if serves else None
     taken = sections.model_copy(update={"partition": wanted("partition"), "server": server})
     data, clients, tests, validation = population(file, taken, dataset, where("partition"))
@@ -193,7 +215,7 @@ def _population(
             model.check(clients.examples)
     with located(file, ("population", i)):
         part = Population(clients, model, cohort, table.weight, table.name or str(i))
-    return dataset, part, tests, data, validation
+    return dataset, held, part, tests, data, validation
 
 
 def _server_population(file: ExperimentFile, sections: FileSchema, names: list[str]) -> int | None:

@@ -167,7 +167,9 @@ def convert(file: ExperimentFile, at: KeyPath, hint: Any, value: Any) -> Any:
     if signatures.is_local(hint) and isinstance(value, dict):
         return make_local(file, at, value)
     if signatures.is_mask(hint):
-        return Begins(tuple(value))
+        # Where the method may choose it, and names of parameters elsewhere.
+        chosen = [word for word in signatures.choices(hint) if value == [word]]
+        return chosen[0] if chosen else Begins(tuple(value))
     if signatures.is_hyper(hint):
         return _hyper(file, at, value)
     if signatures.is_path(hint):

@@ -164,6 +164,23 @@ class Evaluate(BaseModel):
     also: list[Table] = []  # any evaluator by its name
 
 
+class ConformalSection(BaseModel):
+    """Prediction sets or intervals: what they are calibrated with, and what they promise."""
+
+    model_config = _SECTION
+    share: Share  # of the test examples, to calibrate with; these are not tested on
+    kappa: Share = 0.1  # of rows whose label may be outside its set
+    score: Literal["lac", "aps", "raps", "residual"] = "lac"
+    by: Literal["server", "clients", "each client"] = "server"  # who calibrates
+    bins: Count = 1000  # cells of a client's histogram
+    largest: StrictNumber | None = None  # error of a number that histograms tell from larger ones
+    penalty: StrictNumber = 0.01  # of raps
+    k_reg: Annotated[int, Strict(), Field(ge=0)] = 5  # of raps: labels that cost no penalty
+    randomised: StrictBool = True  # of aps and raps
+    every: Count | None = None  # rounds between measurements; that of [evaluate] unless given
+    seed: Annotated[int, Strict(), Field(ge=0)] = 0
+
+
 class MetricSection(BaseModel):
     """A metric by name, or somebody's own function of labels and predictions."""
 
@@ -255,6 +272,7 @@ class FileSchema(BaseModel):
     local: dict[str, Any]
     cohort: Table = {"name": "everyone"}
     evaluate: Evaluate = Evaluate()
+    conformal: ConformalSection | None = None
     checkpoint: Checkpoints = Checkpoints()
     engine: EngineSection | None = None
     storage: StorageSection = StorageSection()

@@ -7,7 +7,7 @@ import os
 import types
 import typing
 from collections.abc import Callable
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 import optax
 import pydantic
@@ -70,6 +70,11 @@ def is_hyper(hint: Any) -> bool:
 def is_mask(hint: Any) -> bool:
     """Whether a choice of parameters by their names is wanted."""
     return any(_is_function(option, (str,), bool) for option in options(hint))
+
+
+def choices(hint: Any) -> tuple[Any, ...]:
+    """Words that a type names among other things it allows."""
+    return tuple(word for h in options(hint) if get_origin(h) is Literal for word in get_args(h))
 
 
 def nested(hint: Any) -> str | None:
@@ -164,6 +169,8 @@ def _kind(hint: Any) -> Any:
     if hint is Preprocessing:  # that of [data], known where it is wanted
         return None
     origin, inside = get_origin(hint), get_args(hint)
+    if origin is collections.abc.Callable:  # what is named by a file is found above
+        return None
     if origin in (Union, types.UnionType):
         kinds = list(dict.fromkeys(filter(None, map(_kind, options(hint)))))
         return Union[tuple(kinds)] if kinds else None  # noqa: UP007 - built from a list

@@ -28,6 +28,7 @@ class Purpose(enum.IntEnum):
     PREPARE = 10
     ADAPT = 11
     SAMPLE = 12
+    SETS = 13
 
 
 _THREEFRY = "threefry2x32"

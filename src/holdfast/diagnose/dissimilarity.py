@@ -13,7 +13,7 @@ from holdfast.core.round import HasLoss, Slot, local_objective
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.evaluate.protocol import EvaluationView
 from holdfast.models.model import Model
-from holdfast.trees import Tree, add, axpy, float_type, norm, scale, sub, zeros
+from holdfast.trees import Tree, add, axpy, float_type, layers, scale, sub, zeros
 
 # Clients whose gradients one call of the program adds up.
 _TOGETHER = 64
@@ -33,14 +33,16 @@ class Sums(NamedTuple):
     objective: Tree  # of p g
     head: Tree  # of q g
     cohort: Tree  # of g by the cohort's weights
+    # One number for every leaf of the model.
     squares: jax.Array  # of q |g|^2
     objective_objective: jax.Array  # of p p |g|^2
     objective_head: jax.Array  # of p q |g|^2
 
 
 def _dot(u: Tree, v: Tree) -> jax.Array:
-    products = jax.tree.map(jnp.vdot, u, v)
-    return jax.tree.reduce(jnp.add, products)
+    """The product of every two leaves."""
+    pairs = zip(jax.tree.leaves(u), jax.tree.leaves(v), strict=True)
+    return jnp.stack([jnp.vdot(p, q) for p, q in pairs]).astype(float_type(u))
 
 
 def _client_gradients(
@@ -53,7 +55,7 @@ def _client_gradients(
         own_key = client_key(key, slot.client, Purpose.GRADIENT)
         _, grad = local_objective(model, examples, slot, own_key)
         g = jax.tree.map(lambda g: jnp.where(slot.steps > 0, g, 0), grad(x))
-        square = norm(g) ** 2
+        square = _dot(g, g)
         parts = (scale(p, g), scale(q, g), scale(c, g))
         return add(so_far, Sums(*parts, q * square, p * p * square, p * q * square)), None
 
@@ -61,7 +63,7 @@ def _client_gradients(
 
 
 def _no_sums(x: Tree) -> Sums:
-    none, zero = zeros(x), jnp.zeros((), float_type(x))
+    none, zero = zeros(x), jnp.zeros(len(jax.tree.leaves(x)), float_type(x))
     return Sums(none, none, none, zero, zero, zero)
 
 
@@ -85,6 +87,7 @@ class Dissimilarity:
     central: float = 0.5
     every: int = 1
     clients: int | None = None
+    layers: bool = False
     keeps_last_models = False
 
     def check(self, model: Model, params: Tree, clients: int) -> None:
@@ -107,19 +110,34 @@ class Dissimilarity:
         squared_mean = ours.product(sums.objective, sums.objective, sums.objective_objective)
         across = ours.product(sums.objective, sums.head, sums.objective_head)
         found["G2_clients"] = ours.total(sums.squares) - 2 * across + squared_mean
+        parts = both = None
         if server is not None:
             own = _server_gradient(
                 server.loss, view.model, view.state.params, server.examples, server.rows, view.key
             )
             mean = scale(ours.total(1.0), sums.objective)
-            found["xi2_server"] = norm(sub(own, mean)) ** 2 + squared_mean - _dot(mean, mean)
+            away = sub(own, mean)
+            found["xi2_server"] = _dot(away, away) + squared_mean - _dot(mean, mean)
         if server is not None and len(cohort):
             mean = sums.cohort
             parts = _dot(mean, mean) * self.federated + _dot(own, own) * self.central
-            both = norm(axpy(self.federated, mean, scale(self.central, own))) ** 2
+            mixed = axpy(self.federated, mean, scale(self.central, own))
+            both = _dot(mixed, mixed)
             found["G2_mixed"] = parts - both
-            found["B2_mixed"] = parts / both
-        return {name: float(value) for name, value in found.items()}
+        out: dict[str, float] = {}
+        groups = {"": tuple(range(len(squared_mean)))}
+        if self.layers:
+            groups |= {f"/{n}": numbers for n, numbers in layers(view.state.params).items()}
+        for name, numbers in groups.items():
+            of = np.array(numbers)
+            out |= {f"{n}{name}": float(np.asarray(v)[of].sum()) for n, v in found.items()}
+            if parts is not None and both is not None:
+                above, below = (float(np.asarray(v)[of].sum()) for v in (parts, both))
+                if below > 0:
+                    out[f"B2_mixed{name}"] = above / below
+                elif above > 0:
+                    out[f"B2_mixed{name}"] = float("inf")
+        return out
 
     def _sums(
         self, view: EvaluationView, able: np.ndarray, drawn: np.ndarray, cohort: np.ndarray
@@ -175,7 +193,11 @@ class _Estimates(NamedTuple):
 
 @explain_arguments
 def dissimilarity(
-    federated: float = 0.5, central: float = 0.5, every: int = 1, clients: int | None = None
+    federated: float = 0.5,
+    central: float = 0.5,
+    every: int = 1,
+    clients: int | None = None,
+    layers: bool = False,
 ) -> Dissimilarity:
     r"""Into the history every round: do clients disagree, and does the server's data help?
 
@@ -205,6 +227,8 @@ def dissimilarity(
         central: $w_c$, weight of the server's loss; the two should add up to 1.
         every: rounds between measurements.
         clients: how many clients to draw; all unless given, at least 2.
+        layers: the same of each layer too, as `G2_clients/<layer>`. Those of `G2_clients`, `xi2_server`
+            and `G2_mixed` add up to that of the whole model; `B2_mixed` is the layer's own quotient.
 
     Example:
         >>> import holdfast as hf
@@ -237,4 +261,8 @@ def dissimilarity(
             f"dissimilarity: clients={clients!r}; give a whole number of at least 2, or None for all.",
             about=("clients",),
         )
-    return Dissimilarity(float(federated), float(central), every, clients)
+    if not isinstance(layers, bool):
+        raise HoldfastError(
+            f"dissimilarity: layers={layers!r}; give True or False.", about=("layers",)
+        )
+    return Dissimilarity(float(federated), float(central), every, clients, layers)

@@ -138,7 +138,7 @@ class ClientWork:
 
     def of_clients(self, t: int, clients: np.ndarray) -> np.ndarray:
         """Operations of each of these clients in round `t`, counted from 0."""
-        now = hyper.at_round(self.setup.algorithm, t)
+        now = hyper.at_round(self.setup.method, t)
         quiet = now.rule.traits.quiet(len(self.setup.clients))
         return np.array([0 if quiet[i] else self._of_client(int(i)) for i in clients], np.float64)
 
@@ -159,7 +159,7 @@ class ClientWork:
 
     def _count(self, kind: _Kind, client: int) -> int:
         setup = self.setup
-        algorithm = hyper.at_round(setup.algorithm, 0)
+        algorithm = hyper.at_round(setup.method, 0)
         (x, msg), state = setup.template.broadcast, setup.template.client
         numbers = setup.locals[min(kind.population, len(setup.locals) - 1)].at(0, setup.params)
         own: Any = setup.experiment.model

@@ -10,14 +10,16 @@ from jax import tree
 
 from holdfast.client_states.storage import Storage
 from holdfast.cohorts import Cohort, Everyone
+from holdfast.conformal import Conformal
+from holdfast.core import auto_mask as waiting
 from holdfast.core import hyper
 from holdfast.core.algorithm import NOTHING_OWN, Algorithm
 from holdfast.core.keys import Purpose, host_key
 from holdfast.core.local import Local, steps_at
 from holdfast.core.round import Template, template
-from holdfast.core.rule import Need
+from holdfast.core.rule import Need, parts_of
 from holdfast.data.clients import Clients, Examples, check_finite
-from holdfast.engine import choose, select_trial
+from holdfast.engine import auto_mask, choose, select_trial
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.debug import DebugEngine
 from holdfast.engine.experiment import Experiment
@@ -29,12 +31,16 @@ from holdfast.engine.select import Selection
 from holdfast.engine.server import Server
 from holdfast.engine.slips import meant
 from holdfast.engine.stopping import EarlyStopping
+from holdfast.engine.watching import unwatched, watched
 from holdfast.errors import HoldfastError, brief, expect
 from holdfast.evaluate.protocol import Evaluator, declared_by
 from holdfast.metrics.metric import Directions
 from holdfast.models.model import Model
 from holdfast.origin import of_traced_value, place
+from holdfast.record.chosen_mask import ChosenMask
 from holdfast.record.identity import describe, digest
+from holdfast.record.state import RunState
+from holdfast.rules.drift_diversity import DriftDiversity
 from holdfast.trees import Tree, describe_shapes, nbytes
 
 # Bytes of a model; the many experiments of a file or a sweep are checked before the first of them runs.
@@ -46,7 +52,8 @@ class Setup:
     """What an experiment comes to: its own values, and what follows from them."""
 
     experiment: Experiment
-    algorithm: Algorithm  # with one number per client where it asks the clients' data
+    # With one number per client where it asks the clients' data, and with what evaluators have beside it.
+    algorithm: Algorithm
     model: Model  # with losses that count as much as they do beside the server's
     clients: Clients  # as the method groups them
     cohort: Cohort
@@ -59,17 +66,29 @@ class Setup:
     template: Template
     opening: Experiment | None  # of the first round, if another method takes it
     adapt: Local | tuple[Local, ...] | None  # steps from the server's model to what a client uses
+    # The algorithm that waits for a mask, if one does: `algorithm` is what it became, or before that is
+    # known with every parameter masked.
+    waiting: Algorithm | None = None
+    chosen_mask: ChosenMask | None = None
+
+    @property
+    def method(self) -> Algorithm:
+        """The algorithm without what evaluators have beside it."""
+        return unwatched(self.algorithm)
 
     def identity(self) -> dict[str, str]:
         """What makes this run this run, in words."""
         given = self.experiment
-        opened = {} if given.first_round is None else {"first round": describe(given.first_round)}
+        opened = {}
+        # Which mask it chooses, and so all after its first round, follows from the rest.
+        if given.first_round is not None and self.waiting is None:
+            opened["first round"] = describe(given.first_round)
         if given.stop is not None:
             opened["early stopping"] = describe(given.stop)
         return (
             opened
             | {
-                "algorithm": describe(self.algorithm),
+                "algorithm": describe(self.waiting or self.method),
                 "model": f"{describe(given.model)} with {describe_shapes(self.params)}",
                 "local training": describe(given.local),
                 "data": digest(self.clients.contents),
@@ -114,6 +133,13 @@ class Setup:
         return locals_of(self.experiment)
 
 
+def algorithm_of(experiment: Experiment, state: RunState) -> Algorithm:
+    """What the states of a run of this experiment are of."""
+    if state.chosen_mask is not None:
+        experiment = auto_mask.settled(experiment, state.chosen_mask)
+    return checked(experiment).algorithm
+
+
 def locals_of(given: Experiment) -> tuple[Local, ...]:
     """How clients train: one for all, or one for each population."""
     return (given.local,) if isinstance(given.local, Local) else tuple(given.local)
@@ -130,6 +156,9 @@ def checked(experiment: Experiment) -> Setup:
 
 def _checked(given: Experiment) -> Setup:
     _check_types(given)
+    asked = given
+    if waiting.asks(given.algorithm):
+        given = auto_mask.opened(given)
     storage = Storage() if given.storage is None else given.storage
     evaluators = _as_sequence(given.evaluate)
     clients, cohort = given.clients, given.cohort
@@ -140,6 +169,7 @@ def _checked(given: Experiment) -> Setup:
     own = given.local if isinstance(given.local, Local) else tuple(given.local)
     adapt = own if given.algorithm.adapt is True else given.algorithm.adapt or None
     algorithm = hyper.of_population(dataclasses.replace(given.algorithm, adapt=False), clients)
+    asking = algorithm if given is not asked else None
     if given.first_round is not None:
         algorithm = dataclasses.replace(algorithm, wire=algorithm.wire.beginning(1))
     batches = BatchPlanner(clients, given.local, given.seed)
@@ -148,6 +178,9 @@ def _checked(given: Experiment) -> Setup:
     cohort.check(batches.able, len(clients))
     examples = _shown(clients, fits)
     params = _initial_params(given, examples)
+    if asking is not None:
+        auto_mask.layers_of(given, params)
+        algorithm = auto_mask.pretended(algorithm, params)
     first = draw(cohort, batches, given.seed, 0)
     engine = given.engine or choose.choose_engine(params, batches, first)
     _check_loss(given.model, params, examples, batches.batch_size, engine)
@@ -168,12 +201,19 @@ def _checked(given: Experiment) -> Setup:
         steps_at(adapt, 0, params)  # refuses momentum on leaves that are not there
     for evaluator in evaluators:
         evaluator.check(given.model, params, len(given.clients))
+        if isinstance(evaluator, Conformal):
+            evaluator.check_untrained(
+                given.clients, None if given.server is None else given.server.source
+            )
         if algorithm.regroup is not None and getattr(evaluator, "adapt", None) is not None:
             raise HoldfastError(f"{algorithm.name}: {NOTHING_OWN}.", about=("evaluate",))
     now = hyper.at_round(algorithm, 0)
     # What a function of a client's examples or a schedule comes to.
     hyper.check_ranges(now, above=("algorithm",))
     selection = _selection(given, algorithm, clients, params) if given.select else None
+    count = 1 if clients.populations is None else len(clients.populations)
+    algorithm = watched(algorithm, evaluators, count)
+    now = hyper.at_round(algorithm, 0)
     begun = template(now, params, any(e.keeps_last_models for e in evaluators))
     everyone = isinstance(cohort, Everyone) or (
         isinstance(cohort, JoinedCohort) and cohort.everyone
@@ -191,7 +231,7 @@ def _checked(given: Experiment) -> Setup:
         )
         checked(opening)
     return Setup(
-        experiment=given,
+        experiment=asked,
         algorithm=algorithm,
         model=_counting(given.model, algorithm, clients),
         clients=clients,
@@ -205,6 +245,7 @@ def _checked(given: Experiment) -> Setup:
         template=begun,
         opening=opening,
         adapt=adapt,
+        waiting=asking,
     )
 
 
@@ -253,6 +294,13 @@ def _check_populations(algorithm: Algorithm, clients: Clients, everyone: bool) -
             f"hf.join has put together.",
             about=("algorithm", "populations"),
         )
+    for part in parts_of(algorithm.rule):
+        if isinstance(part, DriftDiversity) and count > 1 and not part.populations:
+            raise HoldfastError(
+                f"{algorithm.name}: DriftDiversity would count clients by the weights of their {count} "
+                f"populations; give it populations=True, or evaluate=hf.diagnose.drift() in its place.",
+                about=("algorithm", "populations"),
+            )
     central = Need.PLAIN_SERVER_STEPS in algorithm.rule.traits.needs
     if count > 1 and Need.EVEN_RATES in algorithm.rule.traits.needs and not everyone:
         raise HoldfastError(

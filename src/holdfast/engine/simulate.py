@@ -12,6 +12,7 @@ from jax import tree
 
 from holdfast import processes
 from holdfast.client_states.states import ClientStates
+from holdfast.core import auto_mask
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.local import Local
 from holdfast.core.memory import Memory
@@ -30,6 +31,7 @@ from holdfast.evaluate.protocol import EvaluationView
 from holdfast.models.model import Model
 from holdfast.origin import OwnCodeSaid
 from holdfast.record.checkpoint import Checkpoint
+from holdfast.record.chosen_mask import ChosenMask
 from holdfast.record.history import History
 from holdfast.record.ledger import Ledger
 from holdfast.record.lock import held
@@ -71,7 +73,7 @@ def rounds(
     """
     given = described("rounds", algorithm, model, clients, local, settings, ("start",))
     with OwnCodeSaid():
-        simulation = Simulation(given)
+        simulation = Simulation(given, chosen_mask=getattr(start, "chosen_mask", None))
     return _advance_for_ever(simulation, simulation.go_on_from(start))
 
 
@@ -124,6 +126,11 @@ class Run:
         """Why the run ended early; None if it did not."""
         stop = self.experiment.stop
         return None if stop is None else stop.why(self.history, self.history.directions)
+
+    @property
+    def chosen_mask(self) -> ChosenMask | None:
+        """What `mask="auto"` came to after the first round; None for methods that choose no mask."""
+        return self.state.chosen_mask
 
     @property
     def kept(self) -> str:
@@ -292,7 +299,8 @@ def simulate(
             about=("on_round",),
         )
     with OwnCodeSaid():
-        simulation = Simulation(given, None if store is None else Path(store.folder))
+        folder = None if store is None else Path(store.folder)
+        simulation = Simulation(given, folder, _chosen_mask(given, start, store))
 
         def seen(state: RunState) -> None:
             if on_round is not None:
@@ -303,6 +311,16 @@ def simulate(
         # From before saves are read until the last one is written.
         with nullcontext() if store is None else held(Path(store.folder)), bar:
             return Run(simulation, _carried_out(simulation, start, rounds, store, seen, until))
+
+
+def _chosen_mask(
+    given: Experiment, start: RunState | None, store: Checkpoint | None
+) -> ChosenMask | None:
+    """The mask of a run that is gone on with; None if it has none, or is to choose it."""
+    if start is not None:
+        return getattr(start, "chosen_mask", None)
+    waits = isinstance(given.algorithm, Algorithm) and auto_mask.asks(given.algorithm)
+    return store.chosen_mask() if store is not None and waits else None
 
 
 def _carried_out(

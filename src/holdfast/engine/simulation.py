@@ -16,7 +16,7 @@ from holdfast.core.algorithm import Algorithm
 from holdfast.core.keys import Purpose, round_key
 from holdfast.core.local import Local, steps_at
 from holdfast.core.round import RoundInputs
-from holdfast.engine import choose, personal, weights
+from holdfast.engine import auto_mask, choose, personal, weights
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.compiled import CompileTime
 from holdfast.engine.experiment import Experiment
@@ -24,15 +24,17 @@ from holdfast.engine.flops import ClientWork
 from holdfast.engine.plan import RoundPlan, RoundPlanner, draw
 from holdfast.engine.prepare import Preparer
 from holdfast.engine.server import ServerPlanner
-from holdfast.engine.setup import checked
+from holdfast.engine.setup import Setup, checked
 from holdfast.engine.stacks import Stacks, in_place
 from holdfast.engine.stopping import kept_best, noted
 from holdfast.engine.traffic import Traffic
+from holdfast.engine.watching import carried
 from holdfast.errors import HoldfastError, RoundFailedError
 from holdfast.evaluate.evaluators import Personal
 from holdfast.evaluate.protocol import EvaluationView, Evaluator, ServerData
-from holdfast.record.history import History, Record
-from holdfast.record.ledger import Entry, Ledger
+from holdfast.record.chosen_mask import ChosenMask
+from holdfast.record.history import History, Record, with_details
+from holdfast.record.ledger import Entry, Ledger, Sent
 from holdfast.record.state import RunState
 from holdfast.trees import Tree, describe_shapes, float_type, nbytes, signature
 
@@ -46,12 +48,20 @@ class Simulation:
     Client states that outgrow memory go to `folder`, unless the experiment's storage names another.
     """
 
-    def __init__(self, experiment: Experiment, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        folder: Path | None = None,
+        chosen_mask: ChosenMask | None = None,
+    ) -> None:
         setup = checked(experiment)
+        if setup.waiting is not None:
+            setup = _settled(setup, chosen_mask)
         if folder is not None:
             setup = dataclasses.replace(setup, storage=setup.storage.beside(folder))
         self.setup = setup
-        self.experiment, self.params = experiment, setup.params
+        self.experiment = experiment = setup.experiment
+        self.params = setup.params
         first = draw(setup.cohort, setup.batches, experiment.seed, 0)
         self.feed = choose.choose_feed(setup.clients, setup.storage, setup.engine, first)
         self.planner = RoundPlanner(
@@ -89,6 +99,7 @@ class Simulation:
             ledger=Ledger(nbytes(setup.params)),
             history=History(directions=setup.directions),
             algorithm=setup.algorithm,
+            chosen_mask=setup.chosen_mask,
         )
 
     def go_on_from(self, start: RunState | None) -> RunState:
@@ -101,6 +112,14 @@ class Simulation:
                 f"start: a {type(start).__name__} is given; give the state of a run, such as run.state.",
                 about=("start",),
             )
+        mask = self.setup.chosen_mask
+        if mask is not None and start.chosen_mask != mask:
+            raise HoldfastError(
+                f'start: mask="auto", and the state is of a run with '
+                f"{'another' if start.chosen_mask else 'no'} chosen mask; give that run's own mask, or begin "
+                f"at the first round.",
+                about=("start",),
+            )
         then, now = len(start.client_states), len(fresh.client_states)
         if then != now:
             raise HoldfastError(
@@ -108,6 +127,7 @@ class Simulation:
                 f"came from.",
                 about=("start",),
             )
+        start = dataclasses.replace(start, server=carried(start.server, fresh.server))
         for what in ("params", "server"):
             given, wanted = getattr(start, what), getattr(fresh, what)
             if signature(given) != signature(wanted):
@@ -119,8 +139,12 @@ class Simulation:
         kept = start.client_states.kept_by(self.setup.storage)
         stop = self.experiment.stop
         best = None if stop is None else kept_best(stop, start)
+        if best is not None:
+            best = best._replace(server=carried(best.server, fresh.server))
         algorithm = self.setup.algorithm
-        return dataclasses.replace(start, client_states=kept, algorithm=algorithm, best=best)
+        return dataclasses.replace(
+            start, client_states=kept, algorithm=algorithm, best=best, chosen_mask=mask
+        )
 
     def inputs(self, state: RunState, plan: RoundPlan, now: Algorithm | None = None) -> RoundInputs:
         """What the next round is a function of; `now` is the algorithm with that round's numbers."""
@@ -191,7 +215,7 @@ class Simulation:
             )
         cohort = tuple(int(i) for i in plan.ids)
         bits_down, bits_up = self.traffic.of_round(now, state, plan.ids)
-        entry = Entry(t + 1, cohort, bits_down, bits_up, left_out)
+        entry = Entry(t + 1, cohort, bits_down, bits_up, left_out, self._sent(t + 1))
         state = dataclasses.replace(state, round=t + 1, ledger=state.ledger.record(entry))
         seconds = time.perf_counter() - began - compiling.seconds
         record = {"round": t + 1, **self._evaluate(state)} | {
@@ -205,6 +229,13 @@ class Simulation:
         }
         state = dataclasses.replace(state, history=state.history.record(record))
         return noted(self.experiment.stop, state)
+
+    def _sent(self, round: int) -> tuple[Sent, ...]:
+        """What travels for what is measured after this round; nothing where all data is in one place."""
+        if self.setup.algorithm.regroup is not None:
+            return ()
+        due = [e for e in self.setup.evaluators if round % e.every == 0]
+        return tuple(sent for e in due for sent in getattr(e, "sent", ()))
 
     def view(self, state: RunState) -> EvaluationView:
         """What evaluators look at."""
@@ -333,4 +364,23 @@ class Simulation:
                     about=("evaluate",),
                 )
             measured |= found
-        return measured
+        return with_details(measured)
+
+
+def chosen_mask(experiment: Experiment, order: Sequence[str] | None = None) -> ChosenMask:
+    """What a method that waits for a mask chooses after a first round; layers in the order of the model
+    unless given."""
+    watching = Simulation(auto_mask.watching(experiment))
+    return auto_mask.chosen(experiment, watching.advance(watching.begin()), order)
+
+
+def _settled(setup: Setup, chosen: ChosenMask | None) -> Setup:
+    """The setup with the mask of a run that has begun, or that its first round chooses."""
+    experiment = setup.experiment
+    # Found once: the answer stays with the experiment, as its setup does.
+    known: dict[str, Any] = vars(experiment)
+    chosen = chosen or known.get("_chosen_mask")
+    if chosen is None:
+        chosen = known["_chosen_mask"] = chosen_mask(experiment)
+    found = checked(auto_mask.settled(experiment, chosen))
+    return dataclasses.replace(found, waiting=setup.waiting, chosen_mask=chosen)

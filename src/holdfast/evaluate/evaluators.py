@@ -238,7 +238,7 @@ class Personal(Measuring):
         alike = isinstance(tests, Clients) and tests.populations is None and not self.metrics
         found = {}
         for i in self._tested(view, most):
-            params = self._params(view, i)
+            params = self.model_of(view, i)
             if alike and params is view.state.params:
                 together.append(i)
             else:
@@ -252,7 +252,7 @@ class Personal(Measuring):
     ) -> Iterator[tuple[int, Tree, Tree]]:
         """Of the same clients the number, the model it is measured by and the examples."""
         for i in self._tested(view, most):
-            yield i, self._params(view, i), self._of(i)
+            yield i, self.model_of(view, i), self._of(i)
 
     def _tested(self, view: EvaluationView, most: int | None) -> list[int]:
         own = isinstance(self.examples, Clients)
@@ -265,7 +265,8 @@ class Personal(Measuring):
     def _of(self, client: int) -> Tree:
         return self.examples[client] if isinstance(self.examples, Clients) else self.examples
 
-    def _params(self, view: EvaluationView, client: int) -> Tree:
+    def model_of(self, view: EvaluationView, client: int) -> Tree:
+        """The model that one client is measured by."""
         # After pooling, everybody shares one client's model.
         who = client if len(view.state.client_states) > 1 else 0
         if self.latest:

@@ -85,7 +85,12 @@ def declared_by(model: Model, evaluators: Sequence["Evaluator"]) -> Directions:
 
 
 class Evaluator(Protocol):
-    """Measures something after a round; write your own with these."""
+    """Measures something after a round; write your own with these.
+
+    It may have more: `columns(measured)`, the names it writes; `directions`, which way they are better;
+    `at_start`, if the model before the first round can be measured too; and `watches(populations)`, a
+    neutral rule that the run has beside its method, whose memory is `view.state.memory(kind, [])`.
+    """
 
     @property
     def every(self) -> int:

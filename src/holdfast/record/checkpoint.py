@@ -27,6 +27,7 @@ from holdfast.errors import (
     first_wrong,
 )
 from holdfast.record import journal
+from holdfast.record.chosen_mask import ChosenMask
 from holdfast.record.files import write_whole
 from holdfast.record.history import Record
 from holdfast.record.identity import first_difference
@@ -121,6 +122,8 @@ class Checkpoint:
                 "journal": json.dumps(self._journal.extend(state)),
                 "versions": json.dumps(versions()),
             }
+            if state.chosen_mask is not None:
+                about["chosen_mask"] = state.chosen_mask.to_json()
             best: Any = ()
             if state.best is not None:
                 kept = state.best
@@ -156,6 +159,17 @@ class Checkpoint:
         about = header(self.files()[-1])
         if "identity" in about:  # if damaged, there may be an older one, and loading says so
             _refuse_another(self.files()[-1], about, identity)
+
+    @file_errors_said()
+    def chosen_mask(self) -> ChosenMask | None:
+        """The mask that the run in the folder has chosen; None without a save, or if it chose none."""
+        for path in reversed(self.files()):
+            try:
+                found = _about(_whole(path)).get("chosen_mask")
+            except _DamagedSaveError:  # there may be an older one, and loading says so
+                continue
+            return None if found is None else ChosenMask.from_json(found)
+        return None
 
     @file_errors_said()
     def load(self, fresh: RunState, identity: dict[str, str]) -> RunState | None:
@@ -268,14 +282,37 @@ def _refuse_another(path: Path, about: dict[str, Any], identity: dict[str, str])
         )
 
 
-def _restore(path: Path, fresh: RunState, identity: dict[str, str]) -> tuple[RunState, Extent]:
+def _refuse_another_mask(path: Path, about: dict[str, Any], fresh: RunState) -> None:
+    """States are laid out by the mask: what goes on must have that of the save."""
+    own = fresh.chosen_mask
+    if about.get("chosen_mask") != (None if own is None else own.to_json()):
+        raise HoldfastError(
+            f"cannot go on from {path}: it has another mask than the first round has chosen now. Another "
+            f"process may have written it meanwhile; try again."
+        )
+
+
+def _whole(path: Path) -> bytes:
+    """The bytes of a save, if they are as they were written."""
     content = path.read_bytes()
     content, check = content[:-_DIGEST], content[-_DIGEST:]
     if hashlib.sha256(content).digest() != check:
         raise _DamagedSaveError("it is damaged (its checksum does not fit)")
+    return content
+
+
+def _about(content: bytes) -> dict[str, Any]:
+    """What a whole save says of itself."""
     length = int.from_bytes(content[:8], "little")
     about: dict[str, Any] = json.loads(content[8 : 8 + length])["__metadata__"]
+    return about
+
+
+def _restore(path: Path, fresh: RunState, identity: dict[str, str]) -> tuple[RunState, Extent]:
+    content = _whole(path)
+    about = _about(content)
     _refuse_another(path, about, identity)
+    _refuse_another_mask(path, about, fresh)
     extent = Extent(*json.loads(about["journal"]))
     history, ledger = journal.read(path.parent, extent, fresh)
     touched = json.loads(about["touched"])
@@ -299,6 +336,7 @@ def _restore(path: Path, fresh: RunState, identity: dict[str, str]) -> tuple[Run
         history=history,
         algorithm=fresh.algorithm,
         best=_kept(kept, best),
+        chosen_mask=fresh.chosen_mask,
     )
     return found, extent
 

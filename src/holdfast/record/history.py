@@ -33,6 +33,8 @@ BOOKKEEPING = frozenset(
         "compile_seconds",
     }
 )
+# Under this name a record has what is more than one number, by names of its own: it is no column.
+DETAILS = "details"
 # Beyond it a sum of floats might overflow.
 _LARGEST = 1e300
 
@@ -86,7 +88,20 @@ class History:
     @property
     def columns(self) -> list[str]:
         """Names of everything recorded, in order of appearance."""
-        return list(dict.fromkeys(name for record in self.records for name in record))
+        names = dict.fromkeys(name for record in self.records for name in record)
+        return [name for name in names if name != DETAILS]
+
+    @property
+    def details(self) -> list[Record]:
+        """What was measured that is more than one number, such as one for every client or pair of clients:
+        of each round in which there is some, its number and nested lists by name.
+
+        Example:
+            >>> history = History([{"round": 1, "loss": 0.5, "details": {"cosine": [0.5, 1.0]}}])
+            >>> history.columns, history.details
+            (['round', 'loss'], [{'round': 1, 'cosine': [0.5, 1.0]}])
+        """
+        return [{"round": r["round"], **r[DETAILS]} for r in self.records if r.get(DETAILS)]
 
     def __getitem__(self, which: Any) -> Any:
         """A column by name (NaN where it was not measured), or a record by number."""
@@ -244,7 +259,7 @@ class History:
             >>> history.to_frame()["loss"].min()
             np.float64(0.25)
         """
-        return frame(self.records, "history.to_frame")
+        return frame(map(_numbers, self.records), "history.to_frame")
 
     def __repr__(self) -> str:
         return in_columns([self.columns, *self._cells()])
@@ -258,6 +273,23 @@ class History:
         names, records = self.columns, self.records
         shown = records if len(records) <= 12 else (*records[:5], {}, *records[-5:])
         return [[_cell(record.get(n, "" if record else "...")) for n in names] for record in shown]
+
+
+def with_details(measured: Record) -> Record:
+    """What is more than one number under a name of its own, as plain lists: a save and a file have it so."""
+    several = {name: value for name, value in measured.items() if _is_several(value)}
+    numbers = {name: value for name, value in measured.items() if name not in several}
+    if not several:
+        return numbers
+    return numbers | {DETAILS: {name: np.asarray(v).tolist() for name, v in several.items()}}
+
+
+def _is_several(value: Any) -> bool:
+    return getattr(value, "ndim", 0) > 0
+
+
+def _numbers(record: Record) -> Record:
+    return {name: value for name, value in record.items() if name != DETAILS}
 
 
 def _cell(value: Any) -> str:

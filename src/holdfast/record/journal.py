@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from holdfast.errors import HoldfastError, file_errors_said
 from holdfast.record.history import History, Record
-from holdfast.record.ledger import Entry, Ledger
+from holdfast.record.ledger import Entry, Ledger, Sent
 from holdfast.record.log import Log
 from holdfast.record.state import RunState
 
@@ -55,7 +55,7 @@ class Journal:
         assert self._path is not None
         rounds = slice(self._rounds, None)
         pairs = zip(state.history.records[rounds], state.ledger.entries[rounds], strict=True)
-        lines = "".join(json.dumps([r, dataclasses.astuple(e)]) + "\n" for r, e in pairs).encode()
+        lines = "".join(json.dumps([r, _plain(e)]) + "\n" for r, e in pairs).encode()
         with file_errors_said(path=self._path), open(self._path, "ab") as file:
             # What a kill left behind the last save does not count.
             file.truncate(self._bytes)
@@ -93,7 +93,7 @@ class Journal:
 def read(folder: Path, extent: Extent, like: RunState) -> tuple[History, Ledger]:
     """History and ledger of a save, checked."""
     pairs = _pairs(folder, extent)
-    entries = Log(Entry(*map(_untuple, entry)) for _, entry in pairs)
+    entries = Log(_entry(entry) for _, entry in pairs)
     history = History(tuple(record for record, _ in pairs), like.history.directions)
     return history, Ledger(like.ledger.model_bytes, entries)
 
@@ -112,6 +112,19 @@ def _pairs(folder: Path, extent: Extent) -> list[tuple[Record, list[Any]]]:
     if hashlib.sha256(content).hexdigest() != extent.digest:
         raise JournalError(f"{path.name} is damaged (its checksum does not fit)")
     return [json.loads(line) for line in content.splitlines()]
+
+
+def _plain(entry: Entry) -> tuple[Any, ...]:
+    """What is beside training only where there is some."""
+    values = dataclasses.astuple(entry)
+    return values if entry.beside else values[:-1]
+
+
+def _entry(values: list[Any]) -> Entry:
+    names = [field.name for field in dataclasses.fields(Entry)]
+    known = dict(zip(names, map(_untuple, values), strict=False))
+    known["beside"] = tuple(Sent(*map(_untuple, sent)) for sent in known.get("beside", ()))
+    return Entry(**known)
 
 
 def _untuple(value: Any) -> Any:

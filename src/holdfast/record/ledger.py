@@ -9,6 +9,27 @@ from holdfast.record.log import Log
 
 
 @dataclasses.dataclass(frozen=True)
+class Sent:
+    """Messages beside training, such as histograms that a measurement needs: bits of each of these clients,
+    which need not be of the round's cohort."""
+
+    what: str
+    clients: tuple[int, ...]
+    bits_down: int
+    bits_up: int
+
+    @property
+    def down(self) -> int:
+        """Bytes each of them received."""
+        return -(-self.bits_down // 8)
+
+    @property
+    def up(self) -> int:
+        """Bytes each of them returned."""
+        return -(-self.bits_up // 8)
+
+
+@dataclasses.dataclass(frozen=True)
 class Entry:
     """The traffic of one round: bits each client received and returned.
 
@@ -23,26 +44,38 @@ class Entry:
     bits_up: int | tuple[int, ...]
     # Of these clients, those whose reply was not finite and did not count.
     left_out: tuple[int, ...] = ()
+    # What travelled besides, for what was measured after the round.
+    beside: tuple[Sent, ...] = ()
 
     @property
     def down(self) -> int | tuple[int, ...]:
-        """Bytes each client received."""
+        """Bytes each client received for training."""
         return _bytes(self.bits_down)
 
     @property
     def up(self) -> int | tuple[int, ...]:
-        """Bytes each client returned."""
+        """Bytes each client returned from training."""
         return _bytes(self.bits_up)
 
     @property
     def bytes_down(self) -> int:
-        """Bytes all clients of the round received."""
-        return self._total(self.down)
+        """Bytes all clients received in the round."""
+        return self._total(self.down) + sum(s.down * len(s.clients) for s in self.beside)
 
     @property
     def bytes_up(self) -> int:
-        """Bytes all clients of the round returned."""
-        return self._total(self.up)
+        """Bytes all clients returned in the round."""
+        return self._total(self.up) + sum(s.up * len(s.clients) for s in self.beside)
+
+    def of_client(self) -> dict[int, tuple[int, int]]:
+        """Bytes down and up of every client of which something travelled, by its number."""
+        each = ((n,) * len(self.clients) if isinstance(n, int) else n for n in (self.down, self.up))
+        found = {i: (down, up) for i, down, up in zip(self.clients, *each, strict=True)}
+        for sent in self.beside:
+            for i in sent.clients:
+                down, up = found.get(i, (0, 0))
+                found[i] = (down + sent.down, up + sent.up)
+        return found
 
     def _total(self, each: int | tuple[int, ...]) -> int:
         return each * len(self.clients) if isinstance(each, int) else sum(each)
@@ -78,12 +111,18 @@ class Ledger:
     @property
     def bits_up(self) -> int:
         """Bits from clients to the server, before messages are filled up to whole bytes."""
-        return sum(e._total(e.bits_up) for e in self.entries)
+        return sum(
+            e._total(e.bits_up) + sum(s.bits_up * len(s.clients) for s in e.beside)
+            for e in self.entries
+        )
 
     @property
     def bits_down(self) -> int:
         """Bits from the server to clients, before messages are filled up to whole bytes."""
-        return sum(e._total(e.bits_down) for e in self.entries)
+        return sum(
+            e._total(e.bits_down) + sum(s.bits_down * len(s.clients) for s in e.beside)
+            for e in self.entries
+        )
 
     def participation(self, clients: int) -> np.ndarray:
         """One row per round and one column per client of a population: whether its reply counted."""
@@ -128,6 +167,9 @@ class Ledger:
         for e in self.entries:
             down[list(e.clients)] += e.down
             up[list(e.clients)] += e.up
+            for sent in e.beside:
+                down[list(sent.clients)] += sent.down
+                up[list(sent.clients)] += sent.up
         return down, up
 
     def __repr__(self) -> str:

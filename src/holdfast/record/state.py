@@ -14,6 +14,7 @@ from holdfast.core.round import ServerState
 from holdfast.core.rule import Rule
 from holdfast.core.wire import Wire
 from holdfast.errors import HoldfastError
+from holdfast.record.chosen_mask import ChosenMask
 from holdfast.record.history import History
 from holdfast.record.ledger import Ledger
 from holdfast.trees import Tree
@@ -41,6 +42,7 @@ class RunState:
     history: History
     algorithm: Algorithm  # that the states are of
     best: Kept | None = None  # by early stopping, if it keeps the best round
+    chosen_mask: ChosenMask | None = None  # by the first round, if the method waits for a mask
 
     def __repr__(self) -> str:
         return f"RunState(round {self.round}, {self.client_states}, {self.ledger})"

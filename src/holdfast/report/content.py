@@ -13,7 +13,7 @@ from holdfast.metrics.figures import (
     saving,
     times_fewer,
 )
-from holdfast.report import curves, evidence, fairness, palette, summary
+from holdfast.report import confidence, curves, drift, evidence, fairness, palette, summary
 from holdfast.report.appearance import PLAIN, Appearance
 from holdfast.report.setting import setting
 from holdfast.report.splits import Split, splits
@@ -29,7 +29,9 @@ Cell = dict[str, Any]  # what it says and what it is sorted by
 def content(results: Results, appearance: Appearance = PLAIN) -> dict[str, Any]:
     """The page's values; nothing in it is markup."""
     tables = [curves.measured(method) for method in results.methods]
-    names = curves.metrics(tables, results.metric)
+    # Layers have a section of their own.
+    every = curves.metrics(tables, results.metric)
+    names = [n for n in every if n == results.metric or not drift.is_of_a_layer(n)]
     client_names = fairness.metrics(results)
     stands = standings(results, appearance)
     compared = evidence.pairs(results, appearance)
@@ -67,6 +69,8 @@ def content(results: Results, appearance: Appearance = PLAIN) -> dict[str, Any]:
         "scatter": evidence.scatter(results),
         "sites": evidence.sites(results, appearance),
         "classes": evidence.classes(results),
+        "drift": drift.drift(results, tables),
+        "confidence": confidence.confidence(results),
         "ledger": evidence.ledger(results),
         "clients": {name: _clients(results, name) for name in client_names},
         "splits": [_split(split) for split in splits(results)],

@@ -27,6 +27,8 @@ _SCRIPTS = (
     "curves",
     "evidence",
     "classes",
+    "drift",
+    "confidence",
     "sweep",
     "clients",
     "splits",

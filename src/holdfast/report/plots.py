@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from holdfast.diagnose.where import FirstLayer
 from holdfast.engine.simulate import Run
 from holdfast.errors import HoldfastError, did_you_mean
 from holdfast.report import curves, palette
@@ -101,3 +102,54 @@ def _faint(colour: str) -> str:
 def _as_text(label: str) -> str:
     """A label that plotly takes for no markup."""
     return label.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def plot_first_layer(found: FirstLayer) -> "Figure":
+    """The metric by where variance reduction begins, above the drift diversity of the layers."""
+    from plotly import graph_objects as plotly
+    from plotly.subplots import make_subplots
+
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
+    names = [_as_text(row.layer or "none (FedAvg)") for row in found.rows]
+    look, other = palette.look(0), palette.look(1)
+    measured = [(n, row.final) for n, row in zip(names, found.rows, strict=True)]
+    ended = [(n, final) for n, final in measured if final.mean is not None]
+    line = plotly.Scatter(
+        x=[name for name, _ in ended],
+        y=[final.mean for _, final in ended],
+        error_y={"type": "data", "array": [final.deviation for _, final in ended]},
+        name=metric_name(found.metric),
+        mode="lines+markers",
+        line={"color": look.light, "width": 2},
+        marker={"symbol": look.symbol, "size": 8},
+    )
+    figure.add_trace(line, row=1, col=1)
+    chosen = {names[one.first]: found.rows[one.first].final.mean for one in found.suggested}
+    marks = plotly.Scatter(
+        x=list(chosen),
+        y=list(chosen.values()),
+        name="suggested by drift",
+        mode="markers",
+        marker={"symbol": "circle-open", "size": 18, "color": other.light, "line": {"width": 3}},
+    )
+    figure.add_trace(marks, row=1, col=1)
+    diversity = found.diversity
+    bars = plotly.Bar(
+        x=[_as_text(name) for name in diversity],
+        y=list(diversity.values()),
+        name="drift diversity",
+        marker={"color": _GREY},
+    )
+    figure.add_trace(bars, row=2, col=1)
+    figure.update_layout(
+        template="plotly_white",
+        height=480,
+        margin={"l": 60, "r": 20, "t": 30, "b": 50},
+        legend={"orientation": "h", "y": 1.1},
+    )
+    # In the order of the model, whichever trace names a layer first.
+    figure.update_xaxes(categoryorder="array", categoryarray=names)
+    figure.update_xaxes(title_text="variance reduction from", row=2, col=1)
+    figure.update_yaxes(title_text=metric_name(found.metric), row=1, col=1)
+    figure.update_yaxes(title_text="drift diversity", rangemode="tozero", row=2, col=1)
+    return figure

@@ -203,9 +203,21 @@ def notes(results: Results, against: MethodResult) -> Iterator[str]:
         ):
             yield f"{method.label}: who trained nothing is judged by the model as it began."
     yield from _adapting(results)
+    yield from _masking(results)
     yield from _choosing(results)
     if any(m.rise_time(results.metric, results.window).reached for m in results.methods):
         yield "Rise: rounds to 90 % of the method's own final value."
+
+
+def _masking(results: Results) -> Iterator[str]:
+    """Which layers were masked where the first round chose."""
+    for method in results.methods:
+        each = [
+            f"{words} (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, sorted(set(seeds))))})"
+            for words, seeds in method.masks.items()
+        ]
+        if each:
+            yield f"{method.label}: by the drift of the first round {'; '.join(each)}."
 
 
 def _choosing(results: Results) -> Iterator[str]:

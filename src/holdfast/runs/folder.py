@@ -12,10 +12,14 @@ methods/fedavg/seed-0/  (with several splits of the data methods/fedavg/split-0/
     timing.jsonl        one line per round: seconds to run and to compile (all that may differ when
                         a run is repeated)
     ledger.jsonl        one line per round: who took part, bits down and up; who was left out, if anyone
+    details.jsonl       one line per round in which there is some: what was measured that is more than one
+                        number, such as of every pair of clients
     start.json          what was measured of the model before the first round
     chosen.json         with early stopping: the best round and by what, the round all results are of, and
                         why the run ended
+    mask.json           with mask = "auto": layers and their drift in the first round, and which are masked
     clients.json        every client's own result at the end
+    confidence.json     with [conformal]: coverage and size of sets by client, by class and over kappa
     params.safetensors  the server's model, by the names of its parameters, and all that hf.load needs
     personal.safetensors
                         every client's own model by its name, where clients use others than the server's
@@ -35,7 +39,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import safetensors.numpy
@@ -45,9 +49,10 @@ from holdfast.config.file import ExperimentFile, read
 from holdfast.errors import HoldfastError, file_errors_said
 from holdfast.metrics.metric import Declared, directions
 from holdfast.record.checkpoint import saved_rounds
+from holdfast.record.chosen_mask import ChosenMask
 from holdfast.record.files import PARTIAL, checksums, damaged, write_whole
-from holdfast.record.history import History, Record
-from holdfast.record.ledger import Entry
+from holdfast.record.history import DETAILS, History, Record
+from holdfast.record.ledger import Entry, Sent
 from holdfast.record.lock import LOCK
 from holdfast.record.state import RunState
 from holdfast.record.versions import versions
@@ -59,7 +64,15 @@ _TIMES = ("seconds", "compile_seconds")
 # What two runs of the same experiment have alike; seconds they have not.
 _RESULTS = ("history.jsonl", "ledger.jsonl", "clients.json", "params.safetensors")
 # What older runs have not; all others have checksums of it too.
-_LATER = ("predictions.safetensors", "personal.safetensors", "start.json", "chosen.json")
+_LATER = (
+    "predictions.safetensors",
+    "personal.safetensors",
+    "start.json",
+    "chosen.json",
+    "mask.json",
+    "details.jsonl",
+    "confidence.json",
+)
 _TIMING = ("timing.jsonl",)
 _BEGINNING = ("experiment.toml", "split.json", "methods.json")
 _OWN_SUM = "sha256"  # in environment.json, of all else in it
@@ -139,6 +152,11 @@ class SeedFolder:
         ledger = [_entry(e) for e in state.ledger.entries]
         for name, lines in (("history", history), ("timing", timing), ("ledger", ledger)):
             write_whole(self.path / f"{name}.jsonl", _json_lines(lines))
+        details = self.path / "details.jsonl"
+        if state.history.details:
+            write_whole(details, _json_lines(state.history.details))
+        elif processes.is_first():
+            details.unlink(missing_ok=True)
 
     def record(self, state: RunState) -> None:
         """One more round."""
@@ -146,6 +164,8 @@ class SeedFolder:
         self._append("history", _without_time(record))
         self._append("timing", _time_alone(record))
         self._append("ledger", _entry(entry))
+        for details in History((record,)).details:
+            self._append("details", details)
 
     def _append(self, name: str, line: Record) -> None:
         if not processes.is_first():
@@ -162,6 +182,8 @@ class SeedFolder:
         start: dict[str, Any] | None = None,
         personal: bytes | None = None,
         chosen: dict[str, Any] | None = None,
+        mask: ChosenMask | None = None,
+        confidence: list[dict[str, Any]] | None = None,
     ) -> None:
         """The results, models as they are saved; their checksums last.
 
@@ -178,6 +200,10 @@ class SeedFolder:
             write_whole(self.personal_file, personal)
         if chosen is not None:
             write_whole(self.path / "chosen.json", json.dumps(chosen))
+        if mask is not None:
+            write_whole(self.path / "mask.json", mask.to_json())
+        if confidence is not None:
+            write_whole(self.path / "confidence.json", json.dumps({"measured": confidence}))
         if start is not None:
             write_whole(self.path / "start.json", json.dumps(start, default=_plain))
         if predicted is not None:
@@ -215,6 +241,11 @@ class SeedFolder:
                 what = f"round {saved['round']} is not that of the save"
                 raise damage(self.path / name, what, self._remedy)
 
+    def details(self) -> list[Record]:
+        """What was measured that is more than one number, of the rounds in which there is some."""
+        self._refuse_damaged("details.jsonl")
+        return read_lines(self.path / "details.jsonl", self._remedy, every_round=False)
+
     def start(self) -> dict[str, Any]:
         """What was measured of the model before the first round; empty if the run has not ended, or is
         older."""
@@ -229,18 +260,33 @@ class SeedFolder:
         path = self.path / "chosen.json"
         return read_json(path, self._remedy) if self.ended and path.exists() else {}
 
+    def mask(self) -> ChosenMask | None:
+        """What `mask = "auto"` came to; None without, or if the run has not ended."""
+        self._refuse_damaged("mask.json")
+        path = self.path / "mask.json"
+        if not (self.ended and path.exists()):
+            return None
+        return ChosenMask.from_json(json.dumps(read_json(path, self._remedy)))
+
     def ledger(self) -> list[Entry]:
         """Every round: who took part, and the bits each received and returned."""
         self._refuse_damaged("ledger.jsonl")
         lines = read_lines(self.path / "ledger.jsonl", self._remedy)
-        plain = [{n: tuple(v) if isinstance(v, list) else v for n, v in r.items()} for r in lines]
-        return [Entry(**cast(Any, line)) for line in plain]
+        return [_read_entry(line) for line in lines]
 
     def clients(self) -> dict[str, Any]:
         """Every client's own result at the end; empty if the run has not ended."""
         self._refuse_damaged("clients.json")
         path = self.path / "clients.json"
         return read_json(path, self._remedy) if path.exists() else {}
+
+    def confidence(self) -> list[dict[str, Any]]:
+        """What was measured of prediction sets or intervals at the end; empty without `[conformal]`, or if
+        the run has not ended."""
+        self._refuse_damaged("confidence.json")
+        path = self.path / "confidence.json"
+        found = read_json(path, self._remedy) if self.ended and path.exists() else {}
+        return list(found.get("measured", ()))
 
     def params(self) -> dict[str, np.ndarray]:
         """The final model by the names of its parameters."""
@@ -523,7 +569,7 @@ def _own_sum(about: dict[str, Any]) -> str:
 
 
 def _without_time(record: Record) -> Record:
-    return {name: value for name, value in record.items() if name not in _TIMES}
+    return {name: value for name, value in record.items() if name not in (*_TIMES, DETAILS)}
 
 
 def _time_alone(record: Record) -> Record:
@@ -537,4 +583,15 @@ def _entry(entry: Entry) -> Record:
         "bits_down": entry.bits_down,
         "bits_up": entry.bits_up,
         **({"left_out": entry.left_out} if entry.left_out else {}),
+        **({"beside": [dataclasses.asdict(s) for s in entry.beside]} if entry.beside else {}),
     }
+
+
+def _read_entry(line: Record) -> Entry:
+    plain: dict[str, Any] = _with_tuples(line)
+    beside = tuple(Sent(**_with_tuples(sent)) for sent in plain.pop("beside", ()))
+    return Entry(**plain, beside=beside)
+
+
+def _with_tuples(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {n: tuple(v) if isinstance(v, list) else v for n, v in line.items()}

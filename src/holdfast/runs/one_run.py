@@ -17,6 +17,7 @@ from holdfast import evaluate
 from holdfast.config import build
 from holdfast.config.build import Method, Study
 from holdfast.config.file import ExperimentFile
+from holdfast.conformal import Conformal
 from holdfast.data import Clients
 from holdfast.engine.saving import Saving
 from holdfast.engine.simulate import Run, simulate
@@ -233,6 +234,8 @@ def _run(
             begun = True
             files.begin(state)
             folder.log(f"{job.called(study)}: from round {state.round}")
+            if state.chosen_mask is not None:
+                folder.log(f"{job.called(study)}: {state.chosen_mask}")
         known.on_round(job, state)
         interrupted()
 
@@ -268,7 +271,15 @@ def write_results(
     )
     server, personal = as_files(saving or Saving(run.simulation, run.deployed, kept=run.kept), told)
     start, chosen = run.simulation.measure_start(), _chosen(run)
-    files.finish(server, measured, predictions, start, personal, chosen)
+    mask, confidence = run.chosen_mask, _confidence(run)
+    files.finish(server, measured, predictions, start, personal, chosen, mask, confidence)
+
+
+def _confidence(run: Run) -> list[dict[str, Any]] | None:
+    """What evaluators of sets and intervals have to say of the round that is kept; None without any."""
+    asked = [e for e in run.simulation.setup.evaluators if isinstance(e, Conformal)]
+    found = [about for e in asked if (about := e.detail(run.view)) is not None]
+    return found or None
 
 
 def _chosen(run: Run) -> dict[str, Any] | None:

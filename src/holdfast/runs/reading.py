@@ -26,17 +26,20 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
     return found
 
 
-def read_lines(path: Path, remedy: str) -> list[Record]:
-    """The lines of a file, one a round; a last one cut short by a kill is not one."""
+def read_lines(path: Path, remedy: str, every_round: bool = True) -> list[Record]:
+    """The lines of a file, one a round, or of some rounds in their order; a last one cut short by a kill is
+    not one."""
     if not path.exists():
         return []
-    found = []
+    found: list[Record] = []
     for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
         try:
             record = json.loads(line)
         except ValueError as error:
             raise damage(path, f"line {number}: {error}", remedy) from None
-        if not isinstance(record, dict) or record.get("round") != number:
+        round = record.get("round") if isinstance(record, dict) else None
+        last = found[-1]["round"] if found else 0
+        if round != number if every_round else not isinstance(round, int) or round <= last:
             raise damage(path, f"line {number} is not round {number}", remedy)
         found.append(record)
     return found

@@ -64,6 +64,16 @@ class MethodResult:
         found = {(f.split or 0, f.seed): f.predictions() for f in self.files}
         return {key: known for key, known in found.items() if known is not None}
 
+    @functools.cached_property
+    def masks(self) -> dict[str, list[int]]:
+        """What `mask = "auto"` came to, in words, and with which seeds, of runs that have ended."""
+        found: dict[str, list[int]] = {}
+        for files in self.files:
+            mask = files.mask()
+            if mask is not None:
+                found.setdefault(str(mask), []).append(files.seed)
+        return found
+
     @property
     def splits(self) -> tuple[int, ...]:
         """The split of the data that each history is of; empty where there is one split."""

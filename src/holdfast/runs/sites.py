@@ -57,15 +57,11 @@ def traffic(method: MethodResult, names: dict[int, str] | None = None) -> list[T
     sums: dict[int, np.ndarray] = {}
     for files in method.files:
         for entry in files.ledger():
-            count = len(entry.clients)
-            down, up = (
-                (each,) * count if isinstance(each, int) else each
-                for each in (entry.down, entry.up)
-            )
-            for client, received, returned in zip(entry.clients, down, up, strict=True):
-                out = client in entry.left_out
+            cohort, left_out = set(entry.clients), set(entry.left_out)
+            for client, (received, returned) in entry.of_client().items():
+                there, out = client in cohort, client in left_out
                 total = sums.setdefault(client, np.zeros(4))
-                total += np.array([1, out, received, returned])
+                total += np.array([there, out, received, returned])
     runs = max(len(method.files), 1)
     return [
         Traffic(client, (names or {}).get(client, str(client)), *map(float, sums[client] / runs))

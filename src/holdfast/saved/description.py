@@ -6,7 +6,7 @@ from typing import Any, Literal
 from holdfast.errors import HoldfastError
 from holdfast.models.model import Task
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +53,9 @@ class Description:
     adapts: bool = False  # a client uses the server's model after local steps on its own data
     not_stored: str = ""  # why the clients' own models are not in the run folder
     scores: tuple[float, ...] = ()  # of rows it was calibrated with, in no order
+    score: dict[str, Any] | None = None  # what they are; None before they could be anything but lac
     kept: str = ""  # why the parameters are of this round, if it is not the last
-    format: int = FORMAT
+    format: int = 1  # the first that can say all of it
 
     def to_dict(self) -> dict[str, Any]:
         """As nested dictionaries."""

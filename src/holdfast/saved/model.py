@@ -10,11 +10,14 @@ import jax
 import numpy as np
 from jax import tree
 
+from holdfast.conformal import Calibration, Score
+from holdfast.conformal.scores import as_score
 from holdfast.core.keys import host_key
 from holdfast.data.clients import Examples
 from holdfast.errors import HoldfastError, did_you_mean
 from holdfast.models.model import Model
-from holdfast.saved import conformal, file, rows
+from holdfast.saved import file, rows
+from holdfast.saved.calibrated import calibration_of, kappa_of, with_calibration
 from holdfast.saved.description import Description
 from holdfast.saved.labels import label_numbers
 from holdfast.trees import Tree, paths
@@ -297,12 +300,14 @@ class SavedModel:
             return found > 0.5
         return self.named(found.argmax(axis=-1))
 
-    def calibrate(self, table: Any, labels: Any) -> "SavedModel":
+    def calibrate(self, table: Any, labels: Any, score: Score | str | None = None) -> "SavedModel":
         """The model with what `sets` and `intervals` rest on: how wrong it is on rows it has never seen.
 
         Args:
             table: rows that were neither trained on nor chosen by, as for `predict`.
             labels: their labels, by name where labels have names; or their numbers.
+            score: `"lac"`, `"aps"`, `"raps"` or an `hf.conformal.Score`; `"lac"` unless given, and of numbers
+                `"residual"`.
 
         Example:
             >>> import holdfast as hf
@@ -320,6 +325,13 @@ class SavedModel:
             True
         """
         columns, task = self.description.columns, self.description.task
+        known_score = as_score(score or ("residual" if task == "numbers" else "lac"))
+        if known_score.of_numbers != (task == "numbers"):
+            raise HoldfastError(
+                f"calibrate: score `{known_score.name}`, and {self.model.name} predicts "
+                + ("numbers; use `residual`." if task == "numbers" else "labels; use `lac`."),
+                about=("score",),
+            )
         if task == "numbers":
             numbers = np.asarray(labels, np.float64)
             predicted = self.predict(table)
@@ -329,7 +341,7 @@ class SavedModel:
                     f"a finite number for each row.",
                     about=("labels",),
                 )
-            scores = conformal.scores_of_numbers(predicted, numbers)
+            about = with_calibration(self.description, predicted, numbers, known_score)
         else:
             found = self._one_label("calibrate", table)
             known = label_numbers(labels, columns, self.classes, "calibrate")
@@ -338,18 +350,22 @@ class SavedModel:
                     f"calibrate: {len(known)} labels for {len(found)} rows; give one for each.",
                     about=("labels",),
                 )
-            scores = conformal.scores_of_labels(found, known)
-        return dataclasses.replace(
-            self, description=dataclasses.replace(self.description, scores=scores)
-        )
+            about = with_calibration(self.description, found, known, known_score)
+        return dataclasses.replace(self, description=about)
+
+    @property
+    def calibration(self) -> Calibration:
+        """What it was calibrated with: scores of rows, for the functions of `hf.conformal`."""
+        return calibration_of(self.description, "calibration")
 
     def sets(self, table: Any, coverage: float = 0.9) -> np.ndarray:
         """Which labels a row may have, a truth value for each: the right one among them as often as asked.
 
         Needs `calibrate`, and holds of rows like those it was calibrated with, all together.
         """
-        least = conformal.threshold(self.description.scores, coverage, "sets")
-        return 1 - self._one_label("sets", table).astype(np.float64) <= least
+        found = calibration_of(self.description, "sets")
+        kappa = kappa_of(coverage, "sets")
+        return found.sets(self._one_label("sets", table), kappa)
 
     def intervals(self, table: Any, coverage: float = 0.9) -> np.ndarray:
         """From where to where a row's number may be, as often as `coverage`; needs `calibrate`."""
@@ -357,9 +373,9 @@ class SavedModel:
             raise HoldfastError(
                 f"intervals: {self.model.name} predicts labels; use sets.", about=("table",)
             )
-        far = conformal.threshold(self.description.scores, coverage, "intervals")
-        found = np.asarray(self.predict(table), np.float64)
-        return np.stack([found - far, found + far], axis=-1)
+        known = calibration_of(self.description, "intervals")
+        kappa = kappa_of(coverage, "intervals")
+        return known.intervals(self.predict(table), kappa)
 
     def _one_label(self, what: str, table: Any) -> np.ndarray:
         """Probabilities of a model that gives every row one label."""

@@ -44,6 +44,9 @@ def label(point: Mapping[str, Any]) -> str:
 
 def brief(value: Any) -> str:
     """A value in a few letters, different for different values."""
+    called = getattr(value, "in_short", None)
+    if isinstance(called, str):
+        return called
     if isinstance(value, float):
         short = f"{value:g}"
         return short if float(short) == value else repr(value)

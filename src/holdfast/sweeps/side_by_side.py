@@ -19,7 +19,7 @@ import jax
 from holdfast import processes
 from holdfast.engine.compiled import CompiledEngine
 from holdfast.engine.experiment import Experiment
-from holdfast.engine.setup import checked
+from holdfast.engine.setup import algorithm_of, checked
 from holdfast.errors import HoldfastError, HoldfastWarning, brief, whole_number
 from holdfast.jobs import machine
 from holdfast.jobs.local import LocalExecutor
@@ -174,7 +174,7 @@ class SideBySide:
         if self._on_round is None:
             return
         if state.algorithm is None:
-            own = checked(self._work.of(number)).algorithm
+            own = algorithm_of(self._work.of(number), state)
             state = dataclasses.replace(state, algorithm=own)
         point, seed = self._work.place(number)
         self._on_round(state, dict(point), seed)

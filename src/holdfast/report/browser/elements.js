@@ -5,7 +5,7 @@ const AXES = {
   megabytes: { name: "MB", title: "megabytes, down and up", hover: "%{x:,.4~g} MB" },
   seconds: { name: "seconds", title: "seconds, without compilation", hover: "%{x:.4~g} s" },
 };
-const chosen = { axis: "rounds", metric: data.metric, log: false, whole: false, clientMetric: null, against: null, classesOf: null, ledgerOf: null, swept: null, figure: null };
+const chosen = { axis: "rounds", metric: data.metric, log: false, whole: false, clientMetric: null, against: null, classesOf: null, ledgerOf: null, confidence: 0, confidenceFigure: "size", confidenceOf: null, driftOf: null, driftFigure: null, driftLayer: null, driftRound: null, swept: null, figure: null };
 
 // ---------------------------------------------------------------- elements
 

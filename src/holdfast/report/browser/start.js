@@ -54,8 +54,8 @@ function buildTheme() {
 function redraw(...charts) {
   return window.Plotly ? Promise.all(charts.flatMap((chart) => chart())) : Promise.resolve();
 }
-const drawMethods = () => redraw(drawCurves, drawPairs, drawSweep, drawClients);
-const drawAll = () => redraw(drawCurves, drawPairs, drawSweep, drawClients, drawClasses, drawSplits);
+const drawMethods = () => redraw(drawCurves, drawPairs, drawSweep, drawClients, drawConfidence);
+const drawAll = () => redraw(drawCurves, drawPairs, drawSweep, drawClients, drawClasses, drawDrift, drawConfidence, drawSplits);
 
 async function unpackPlotly() {
   const packed = Uint8Array.from(atob(byId("plotly").textContent), (c) => c.charCodeAt(0));
@@ -81,6 +81,8 @@ function build() {
   buildPairs();
   buildSites();
   buildClasses();
+  buildDrift();
+  buildConfidence();
   buildLedger();
   buildSplits();
   buildControls();

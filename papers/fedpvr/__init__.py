@@ -1,0 +1,1 @@
+"""What FedPVR's figures show, in small: which layers drift apart."""
