@@ -10,6 +10,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.adviser import gaps, ranking, words
+from holdfast.adviser.advise import concluded
 from holdfast.adviser.candidates import Contestant, candidates
 from holdfast.adviser.facts import facts
 from holdfast.adviser.problem import problem
@@ -352,6 +353,20 @@ class TestRanking:
         assert places[1].is_tied
         assert ranking.recommended(asked, places).contestant == fedavg
         assert words.about_ties(places, places[1]).startswith("A tie")
+
+    @pytest.mark.parametrize(("goal", "target"), [("quality", None), ("rounds", 0.7)])
+    def test_who_is_better_alone_is_told_so_and_a_target_is_still_of_one_model(self, goal, target):
+        asked = posed(goal, target)
+        fedavg, alone = Contestant("fedavg"), Contestant("local_only")
+        scores = {}
+        for seed in range(3):
+            scores[Entry(fedavg, seed, 8)] = score(0.8, np.full(20, 0.8), curve=(0.5, 0.8))
+            scores[Entry(alone, seed, 8)] = score(0.95, np.full(20, 0.95), curve=(0.1, 0.1))
+        race = Race(scores, (("final", 8, (fedavg,)),), (fedavg,), (0, 1, 2), 0.1, 1.0)
+        advice = concluded(asked, facts(asked, look=False), [], [], race)
+        assert advice.recommended.name == ("local_only" if goal == "quality" else "fedavg")
+        said = "Do not federate" if goal == "quality" else "clients are better alone"
+        assert said in advice.verdict
 
     def test_clear_differences_are_no_tie(self):
         asked = posed("rounds", 0.7)

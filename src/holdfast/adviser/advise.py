@@ -16,7 +16,7 @@ from holdfast.adviser.budget import Budget
 from holdfast.adviser.candidates import Candidate, Contestant, candidates, common, rates
 from holdfast.adviser.course import Say
 from holdfast.adviser.facts import Facts, facts
-from holdfast.adviser.problem import Problem, problem
+from holdfast.adviser.problem import TO_TARGET, Problem, problem
 from holdfast.adviser.race import Race, race
 from holdfast.adviser.ranking import ranking, recommended
 from holdfast.adviser.work import ALONE
@@ -145,7 +145,9 @@ def concluded(
     verdict, gain = words.first_sentence(posed, run, best)
     personal = words.about_personal(posed, places)
     advised = best.contestant
-    if gain is not None and gain.value < 0 and not gain.is_tie:
+    # A target is one of the server's model, which nobody has who trains alone.
+    apart = gain is not None and gain.value < 0 and not gain.is_tie
+    if apart and posed.goal not in TO_TARGET:
         advised = Contestant(ALONE, (), run.rate)
     lengths: dict[int, set[Contestant]] = {}
     for _, rounds, who in run.stages:

@@ -78,6 +78,13 @@ def first_sentence(problem: Problem, race: Race, best: Place) -> tuple[str, Gap 
             f"({points(problem, gap.value)} ± {margin}).{one_place}",
             gap,
         )
+    if gap.value < 0 and problem.goal in TO_TARGET:
+        return (
+            f"On examples like their own clients are better alone, {lonely} against {reached_by} together, "
+            f"{points(problem, -gap.value)} more (± {margin}): federate if one model for all of them is "
+            f"wanted.{one_place}",
+            gap,
+        )
     if gap.value < 0:
         return (
             f"Do not federate: clients alone reach {lonely}, together {reached_by}, "
