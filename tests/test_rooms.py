@@ -27,6 +27,7 @@ ORDER = (
     ("config.own_code",),
     ("saved",),
     ("engine",),
+    ("torch",),
     ("diagnose",),
     ("flix",),
     ("sweeps", "testing"),

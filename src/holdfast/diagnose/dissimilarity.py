@@ -12,6 +12,7 @@ from holdfast.core.keys import Purpose, client_key
 from holdfast.core.round import HasLoss, Slot, local_objective
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.evaluate.protocol import EvaluationView
+from holdfast.models.foreign import uncompiled
 from holdfast.models.model import Model
 from holdfast.trees import Tree, add, axpy, float_type, norm, scale, sub, zeros
 
@@ -108,9 +109,15 @@ class Dissimilarity:
         across = ours.product(sums.objective, sums.head, sums.objective_head)
         found["G2_clients"] = ours.total(sums.squares) - 2 * across + squared_mean
         if server is not None:
-            own = _server_gradient(
-                server.loss, view.model, view.state.params, server.examples, server.rows, view.key
-            )
+            with uncompiled(view.model):
+                own = _server_gradient(
+                    server.loss,
+                    view.model,
+                    view.state.params,
+                    server.examples,
+                    server.rows,
+                    view.key,
+                )
             mean = scale(ours.total(1.0), sums.objective)
             found["xi2_server"] = norm(sub(own, mean)) ** 2 + squared_mean - _dot(mean, mean)
         if server is not None and len(cohort):
@@ -146,7 +153,9 @@ class Dissimilarity:
         for clients in everybody.reshape(-1, room):
             slots, examples = view.data_of(clients)
             chosen = Weights(*(w[clients].astype(float_type(x)) for w in weights))
-            sums = add(sums, _gradients(view.model, x, examples, slots, chosen, view.key))
+            with uncompiled(view.model):
+                found = _gradients(view.model, x, examples, slots, chosen, view.key)
+            sums = add(sums, found)
         return sums
 
 
