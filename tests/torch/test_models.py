@@ -289,3 +289,6 @@ def test_no_program_and_no_second_derivative_of_a_module():
         jax.jit(model.loss)(params, DATA)
     with pytest.raises(ForeignError, match="JAX cannot"):
         jax.grad(lambda p: jnp.sum(model.logits(p, DATA)))(params)
+    both = jax.tree.map(lambda p: np.stack([p, p]), params)
+    with pytest.raises(ForeignError, match=r"instead of jax\.vmap"):
+        jax.vmap(model.loss, (0, None))(both, DATA)

@@ -7,7 +7,16 @@ import pytest
 import holdfast as hf
 import holdfast.torch
 from holdfast.core import hyper
-from holdfast.core.round import Shared, accept, client_round, close_round, open_round, server_view
+from holdfast.core.round import (
+    Preparation,
+    Shared,
+    accept,
+    client_round,
+    close_round,
+    open_round,
+    prepare_cohort,
+    server_view,
+)
 from holdfast.engine.simulation import Simulation
 from tests.problems import largest_difference
 from tests.torch.networks import (
@@ -63,6 +72,23 @@ def test_a_server_hears_a_site_of_pytorch_as_any_other(algorithm):
     theirs = one_round(lambda client: jax.jit(client_round))
     mixed = one_round(lambda client: site.client_round if client % 2 else jax.jit(client_round))
     assert largest_difference(theirs, mixed) < 1e-5
+
+
+def test_a_site_finds_its_own_optimum():
+    solver = hf.solvers.GradientDescent(step=0.2, tolerance=0.05)
+    algorithm = hf.algorithms.flix(0.3, solver=solver)
+    experiment = hf.Experiment(algorithm, NETWORK, CLIENTS, hf.Local(0.1), seed=1)
+    simulation = Simulation(experiment)
+    slots, examples = simulation.feed(simulation.setup.batches, 0, np.array([2]), 1)
+    first = jax.tree.map(lambda a: np.asarray(a)[None], simulation.begin().client_states.first.rule)
+    params, key = simulation.params, jax.random.key(0)
+    inputs = Preparation(
+        NETWORK, algorithm.rule, params, first, slots, examples, np.array([True]), key
+    )
+    theirs = jax.jit(prepare_cohort)(inputs)
+    ours = holdfast.torch.Site(network_in_torch(), DATA).prepare(inputs)
+    assert largest_difference(theirs, ours) < 1e-5
+    assert largest_difference(first, ours) > 1e-2
 
 
 def test_a_loader_gives_its_data_set_in_its_own_order():

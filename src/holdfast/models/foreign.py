@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Protocol
 import jax
 import numpy as np
 from jax.extend.core import Primitive
-from jax.interpreters import ad, mlir
+from jax.interpreters import ad, batching, mlir
 
 from holdfast.errors import HoldfastError
 
@@ -65,6 +65,14 @@ def _refuse_to_differentiate(*_: Any, function: Callable[..., Any], **__: Any) -
     )
 
 
+def _refuse_to_batch(*_: Any, function: Callable[..., Any], **__: Any) -> NoReturn:
+    raise ForeignError(
+        f"{_owner(function)}: another framework computes this model, and takes one set of parameters at a "
+        f"time; call it for each instead of jax.vmap.",
+        about=("model",),
+    )
+
+
 def _owner(function: Callable[..., Any]) -> str:
     return getattr(getattr(function, "__self__", None), "name", "model")
 
@@ -73,3 +81,4 @@ _FOREIGN.def_impl(_run)
 _FOREIGN.def_abstract_eval(lambda *_, shapes, **__: shapes)
 mlir.register_lowering(_FOREIGN, _refuse_to_compile)
 ad.primitive_jvps[_FOREIGN] = _refuse_to_differentiate
+batching.primitive_batchers[_FOREIGN] = _refuse_to_batch

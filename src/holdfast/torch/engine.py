@@ -18,17 +18,14 @@ from holdfast.core.round import (
     Shared,
     Slot,
     federated_round,
-    prepare_cohort,
 )
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.layout import SlotLayout
 from holdfast.engine.protocol import Placement
 from holdfast.errors import HoldfastError, explain_constructor
 from holdfast.models.model import Model
-from holdfast.torch.rounds import Compiled, round_by, visit
+from holdfast.torch.rounds import prepare, round_by, visit
 from holdfast.trees import Tree, describe_shapes
-
-_prepared = Compiled(prepare_cohort)
 
 
 @explain_constructor
@@ -147,10 +144,10 @@ class Engine:
         """Clients' work before their first round."""
         own, ours = self.model or inputs.model, self._ours(inputs.slots)
         fresh: Any = np.asarray(inputs.fresh)
-        states = _prepared(dataclasses.replace(inputs, model=own, fresh=fresh & ours))
+        states = prepare(dataclasses.replace(inputs, model=own, fresh=fresh & ours))
         if ours.all():
             return states
-        return _prepared(dataclasses.replace(inputs, states=states, fresh=fresh & ~ours))
+        return prepare(dataclasses.replace(inputs, states=states, fresh=fresh & ~ours))
 
     def _ours(self, slots: Slot) -> np.ndarray:
         """Which of the slots train by PyTorch."""

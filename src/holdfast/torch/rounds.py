@@ -24,6 +24,7 @@ from holdfast.core.round import (
     after_training,
     before_training,
     client_round,
+    prepare_cohort,
 )
 from holdfast.core.rule import Tilt
 from holdfast.models.foreign import ForeignError
@@ -93,6 +94,8 @@ def _of_client(algorithm: Algorithm, client: Any, like: jax.Array) -> Algorithm:
 
 
 _numbers, _accepted = Compiled(_of_client), Compiled(accept)
+# What clients do before their first round, by the model of the inputs.
+prepare = Compiled(prepare_cohort)
 _tilt, _reply, _whole = Compiled(_before), Compiled(_after), Compiled(client_round)
 
 

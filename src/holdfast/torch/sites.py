@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.core.round import ClientRound
+from holdfast.core.round import ClientRound, Preparation
 from holdfast.data.clients import Examples, count
 from holdfast.errors import HoldfastError, explain_arguments, explain_constructor
 from holdfast.models.model import Model
 from holdfast.torch.library import library
 from holdfast.torch.models import Loss, model
-from holdfast.torch.rounds import round_by
+from holdfast.torch.rounds import prepare, round_by
 from holdfast.trees import Tree
 
 
@@ -21,8 +21,8 @@ from holdfast.trees import Tree
 class Site:
     """One client's side of a federation, with PyTorch: its data stays here.
 
-    `client_round` has the arguments and the result of the library's own (`core/round.py`): whoever runs a
-    client's half runs this one instead.
+    `client_round` and `prepare` have the arguments and the result of the library's own (`client_round` and
+    `prepare_cohort` of `core/round.py`): whoever runs a client's half runs these instead.
 
     Args:
         model: of `holdfast.torch.model`, or of `holdfast.torch.like` beside sites with JAX.
@@ -49,6 +49,10 @@ class Site:
     def client_round(self) -> ClientRound:
         """`(shared, mine, state, slot) -> Reply`: tilt and reply by JAX, the local steps by PyTorch."""
         return round_by(self.model)
+
+    def prepare(self, inputs: Preparation) -> Tree:
+        """What its method does here before the first round: the rule's client states."""
+        return prepare(dataclasses.replace(inputs, model=self.model))
 
 
 @explain_arguments
