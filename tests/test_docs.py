@@ -194,7 +194,8 @@ def test_commands_and_options_exist():
                 assert words[0] in {o for p in group.params for o in p.opts} | {"--help"}
                 continue
             assert words[0] in group.commands, f"{page.name}: holdfast {line}"
-            known = {o for p in group.commands[words[0]].params for o in p.opts} | {"--help"}
+            params = group.commands[words[0]].params
+            known = {o for p in params for o in (*p.opts, *p.secondary_opts)} | {"--help"}
             assert {w for w in words if w.startswith("--")} <= known, (
                 f"{page.name}: holdfast {line}"
             )
