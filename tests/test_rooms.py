@@ -29,7 +29,7 @@ ORDER = (
     ("engine",),
     ("diagnose",),
     ("flix",),
-    ("sweeps", "testing"),
+    ("sweeps", "testing", "deploy"),
     ("config.catalogue",),
     ("config",),
     ("runs",),
