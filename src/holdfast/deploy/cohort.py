@@ -31,7 +31,7 @@ from holdfast.deploy import frame, messages
 from holdfast.deploy.collect import Collected, Collector, Patience
 from holdfast.deploy.frame import BadMessageError
 from holdfast.deploy.messages import Version
-from holdfast.deploy.replies import Expected, Limits, SiteRefusedError
+from holdfast.deploy.replies import Expected, Limits, SiteRefusedError, read_refusal
 from holdfast.deploy.roster import Roster
 from holdfast.deploy.task import Task, name_of
 from holdfast.deploy.transport import Transport
@@ -189,6 +189,26 @@ class RemoteCohort:
             body=Wire().pack(setup.params),
         ).pack()
 
+    def next_message(self, client: int, data: bytes) -> bytes:
+        """This message, or that which begins the run if the site has not."""
+        return data if client in self._begun else self.begin(client)
+
+    def read_begun(self, client: int, data: bytes) -> bool:
+        """Take the answer to the message that begins the run, if it is one."""
+        if client in self._begun:
+            return False
+        found = frame.unpack(data, 0, 4096)
+        read_refusal(found)
+        if messages.Begun.read(found).run != self.run:
+            raise BadMessageError("it has begun another run")
+        self._begun.add(client)
+        return True
+
+    def refused_by(self, client: int, refusal: SiteRefusedError) -> None:
+        """A site that does not know the run is told of it again."""
+        if refusal.lost:
+            self._begun.discard(client)
+
     def round(self, t: int, inputs: RoundInputs, placement: Placement) -> RoundResult:
         """Round `t`: open it, ask every site of the cohort, close it with the replies there are."""
         clients, steps = np.asarray(inputs.slots.client), np.asarray(inputs.slots.steps)
@@ -255,30 +275,16 @@ class _AskedRound:
         )
 
     def message(self, client: int) -> bytes:
-        begun = client in self._engine._begun
-        return self.rounds[client] if begun else self._engine.begin(client)
+        return self._engine.next_message(client, self.rounds[client])
 
     def read(self, client: int, data: bytes) -> Any:
-        begun = self._engine._begun
-        if client not in begun:
-            _read_begun(data, self._engine.run)
-            begun.add(client)
+        if self._engine.read_begun(client, data):
             return None
         try:
             return self._expected[client].read(data)
         except SiteRefusedError as refusal:
-            if refusal.lost:
-                begun.discard(client)
+            self._engine.refused_by(client, refusal)
             raise
-
-
-def _read_begun(data: bytes, run: str) -> None:
-    found = frame.unpack(data, 0, 4096)
-    if found.header.get("kind") == "refusal":
-        refusal = messages.Refusal.read(found)
-        raise SiteRefusedError(refusal.why, refusal.lost)
-    if messages.Begun.read(found).run != run:
-        raise BadMessageError("it has begun another run")
 
 
 def _stacked(

@@ -11,6 +11,7 @@ from jax import tree
 from holdfast.data.clients import Clients
 from holdfast.deploy.cohort import RemoteCohort
 from holdfast.deploy.collect import Patience
+from holdfast.deploy.evaluation import at_sites
 from holdfast.deploy.replies import Limits
 from holdfast.deploy.roster import Roster
 from holdfast.deploy.task import Task, check_evaluators, shape_of
@@ -101,8 +102,11 @@ def federation(
         )
     there = elsewhere(clients.examples, [roster.sizes[name] for name in names], names)
     engine = RemoteCohort(transport, task, roster, patience, limits)
-    deployed = dataclasses.replace(experiment, clients=there, engine=engine)
-    check_evaluators(checked(deployed).evaluators)
+    evaluators = experiment.evaluate
+    several = evaluators if isinstance(evaluators, list | tuple) else [evaluators]
+    asked = [at_sites(one, engine) for one in several if one is not None]
+    check_evaluators(asked)
+    deployed = dataclasses.replace(experiment, clients=there, engine=engine, evaluate=asked or None)
     return Federation(deployed, engine)
 
 

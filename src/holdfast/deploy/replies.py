@@ -76,9 +76,7 @@ class Expected:
     def read(self, data: Any) -> Tree:
         """What the wire makes of it; raises `BadMessageError` for what cannot be this reply."""
         found = frame.unpack(data, self.length, _MOST_HEADER)
-        if found.header.get("kind") == "refusal":
-            refusal = messages.Refusal.read(found)
-            raise SiteRefusedError(refusal.why, refusal.lost)
+        read_refusal(found)
         reply = messages.Reply.read(found)
         for what in ("run", "round", "message", "examples"):
             said, wanted = getattr(reply, what), getattr(self, what)
@@ -121,3 +119,10 @@ class SiteRefusedError(BadMessageError):
     def __init__(self, why: str, lost: bool) -> None:
         super().__init__(f"the site says: {why}")
         self.lost = lost
+
+
+def read_refusal(found: frame.Frame) -> None:
+    """Raise what a site gives as its reason, if it does."""
+    if found.header.get("kind") == "refusal":
+        refusal = messages.Refusal.read(found)
+        raise SiteRefusedError(refusal.why, refusal.lost)

@@ -5,6 +5,7 @@ A site is a function of a message and its disk: it may be another process for ev
 
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,9 @@ from holdfast.deploy.states import LostStateError, StateVersions
 from holdfast.deploy.task import Task, shape_of
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.experiment import Experiment
+from holdfast.engine.personal import deployed_with
 from holdfast.errors import HoldfastError
+from holdfast.evaluate.measuring import totals
 from holdfast.record.files import write_whole
 from holdfast.record.identity import digest
 from holdfast.trees import Tree, float_type, nbytes
@@ -57,6 +60,7 @@ def _round_at_site(shared: Shared, state: ClientState, slot: Slot) -> Reply:
 
 
 _prepared = jax.jit(prepare_cohort)
+_deployed = jax.jit(deployed_with)
 
 
 class _RefusedError(HoldfastError):
@@ -77,6 +81,7 @@ class Site:
         examples: this site's own training examples.
         folder: where it keeps what it remembers between rounds; only this site writes there.
         name: what the server knows it by.
+        tests: its own held-out examples, on which it measures its model; none unless given.
         algorithms: digests of the algorithms it takes part in; that of the experiment unless given.
         models: the same of models.
 
@@ -104,6 +109,7 @@ class Site:
     examples: Tree
     folder: str | Path
     name: str
+    tests: Tree = None
     algorithms: Sequence[str] | None = None
     models: Sequence[str] | None = None
 
@@ -117,6 +123,9 @@ class Site:
             raise HoldfastError("Site: it has no examples; give at least one.", about=("data",))
         check_finite(self.examples, f"data of site {self.name}")
         self.experiment.model.check_examples(self.examples, "Site", ("data",))
+        if self.tests is not None:
+            check_finite(self.tests, f"held-out data of site {self.name}")
+            self.experiment.model.check_examples(self.tests, "Site", ("tests",))
 
     @functools.cached_property
     def task(self) -> Task:
@@ -147,6 +156,8 @@ class Site:
             return self._begin(messages.Begin.read(found), data)
         if kind == "round":
             return self._round(messages.Round.read(found), asked)
+        if kind == "evaluate":
+            return self._evaluate(messages.Evaluate.read(found), asked)
         raise BadMessageError("it is none that a site answers")
 
     def _facts(self, _: messages.Ask) -> messages.Facts:
@@ -213,13 +224,33 @@ class Site:
         self._check_allowed(begin)
         return _Taking(self, begin)
 
-    def _round(self, message: messages.Round, asked: str) -> messages.Message:
+    def _found(
+        self, message: messages.Round | messages.Evaluate
+    ) -> tuple["_Taking", StateVersions, ClientState]:
+        """The run, and the state that a message speaks of."""
         taking = self._taking(message.run)
         states = StateVersions(self._folder(message.run))
         try:
-            state = taking.state(states, message.base)
+            return taking, states, taking.state(states, message.base)
         except LostStateError as error:
             raise _LostError(str(error)) from None
+
+    def _evaluate(self, message: messages.Evaluate, asked: str) -> messages.Measured:
+        taking, _, state = self._found(message)
+        sums: dict[str, list[float]] = {}
+        if self.tests is not None and count(self.tests):
+            model = taking.deployed(message, state)
+            found = totals(self.experiment.model, model, self.tests)
+            # What is not finite cannot be said, and is not counted.
+            sums = {
+                name: [value, count(self.tests)]
+                for name, value in found.items()
+                if math.isfinite(value)
+            }
+        return messages.Measured(message.run, asked, sums)
+
+    def _round(self, message: messages.Round, asked: str) -> messages.Message:
+        taking, states, state = self._found(message)
         reply = taking.round(message, state)
         # On the disk before the reply leaves: the server may ask for it next.
         states.write(Version(message.round + 1, asked), jax.device_get(reply.state))
@@ -292,6 +323,13 @@ class _Taking:
         shared = Shared(self.task.model, now, steps, x, msg, self.site._on_device, key)
         slot = tree.map(lambda a: a[0], self._slots(t))
         return _round_at_site(shared, tree.map(jnp.asarray, state), slot)
+
+    def deployed(self, message: messages.Evaluate, state: ClientState) -> Tree:
+        """The model this site would use, of the server's and what it remembers."""
+        x, msg = _numbers(message.body, self.template.broadcast, "the broadcast")
+        now = hyper.at_round(self.task.algorithm, message.round)
+        client = np.int32(self.begin.client)
+        return _deployed(now, x, msg, tree.map(jnp.asarray, state.rule), client)
 
     def packed(self, t: int, reply: Reply) -> bytes:
         """The reply's numbers as the wire sends them."""

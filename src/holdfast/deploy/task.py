@@ -97,6 +97,12 @@ def _check(given: Experiment) -> None:
             "give hf.EarlyStopping(..., keep='last').",
             "stop",
         )
+    if algorithm.adapt:
+        _refuse(
+            f"{algorithm.name} has `adapt`, local steps before a model is used, which is for simulations "
+            f"only so far; leave it out.",
+            "algorithm",
+        )
     if algorithm.regroup is not None:
         _refuse(
             f"{algorithm.name} pools all data, which would have to leave the sites.", "algorithm"
@@ -130,6 +136,12 @@ def _check(given: Experiment) -> None:
 def check_evaluators(evaluators: Any) -> None:
     """Refuse evaluators that look at what sites keep."""
     for evaluator in evaluators:
+        if getattr(evaluator, "adapt", None) is not None:
+            _refuse(
+                f"{type(evaluator).__name__} measures models after local steps, which is for simulations "
+                f"only so far; leave `adapt` out.",
+                "evaluate",
+            )
         if evaluator.keeps_last_models:
             _refuse(
                 f"{type(evaluator).__name__} asks for the model every client trained last, which stays "

@@ -5,7 +5,7 @@ import functools
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -39,6 +39,14 @@ from holdfast.trees import Tree, describe_shapes, float_type, nbytes, signature
 
 # Local steps of all clients, or of each population's.
 Adapt = Local | tuple[Local, ...]
+
+
+def _stays(*_: Any) -> NoReturn:
+    raise HoldfastError(
+        "deploy: examples and what clients remember are at their sites; use hf.evaluate.on(test), or "
+        "hf.evaluate.personal(tests), which sites work out.",
+        about=("evaluate",),
+    )
 
 
 class Simulation:
@@ -221,7 +229,7 @@ class Simulation:
         """What evaluators look at."""
         setup, t = self.setup, state.round
         now = hyper.at_round(setup.algorithm, t)
-        return EvaluationView(
+        view = EvaluationView(
             model=self.experiment.model,
             state=state,
             weights=self._weights,
@@ -235,6 +243,9 @@ class Simulation:
             flops_of=lambda clients: self._work.of_clients(t - 1, clients),
             key=round_key(self.experiment.seed, t),
         )
+        if self.remote is not None:
+            view = view._replace(personal=_stays, adapted=_stays, data_of=_stays)
+        return view
 
     @functools.cached_property
     def deploys_server_model(self) -> bool:
