@@ -30,6 +30,7 @@ ORDER = (
     ("diagnose",),
     ("flix",),
     ("sweeps", "testing", "deploy"),
+    ("flower",),
     ("config.catalogue",),
     ("config",),
     ("runs",),

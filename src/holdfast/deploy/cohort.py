@@ -97,6 +97,7 @@ class RemoteCohort:
     def __post_init__(self) -> None:
         self._inner = CompiledEngine(devices=1, width=1)
         self._begun: set[int] = set()
+        self._known: set[int] = set()
         self._saved: list[dict[int, Version]] = []
         self._last = Collected()
         self._setup: Setup | None = None
@@ -155,6 +156,7 @@ class RemoteCohort:
         """Which run sites take part in; before its first round."""
         self._setup = setup
         self._begun.clear()
+        self._known.clear()
 
     @property
     def setup(self) -> Setup:
@@ -217,7 +219,13 @@ class RemoteCohort:
         opened = _opened(dataclasses.replace(inputs, client_states=ClientState((), ())), first)
         asked = _AskedRound(self, t, inputs, opened, first)
         for slot in np.flatnonzero(steps > 0):
-            asked.add(int(clients[slot]), version_of(tree.map(lambda a, s=slot: a[s], marks)))
+            client = int(clients[slot])
+            version = version_of(tree.map(lambda a, s=slot: a[s], marks))
+            # Who took part before a restart of the server has begun; if its disk says otherwise, so will it.
+            if version != messages.FIRST and client not in self._known:
+                self._begun.add(client)
+            self._known.add(client)
+            asked.add(client, version)
         collect = Collector(self.transport, self.roster, self.patience)
         self._last = collect(t, list(asked.rounds), asked)
         states = _stacked(clients, steps, self._last, asked.coded)

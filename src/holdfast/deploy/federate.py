@@ -39,6 +39,23 @@ def elsewhere(like: Tree, sizes: Sequence[int], names: Sequence[str]) -> Clients
     return Clients(examples, order, offsets, names=tuple(names))
 
 
+def population(names: Sequence[str], like: Tree) -> Clients:
+    """Clients of whom nothing is known yet but their names: they are sites, and say how much they have.
+
+    Args:
+        names: of the sites.
+        like: one or more examples like theirs, for the shapes; the values are not used.
+
+    Example:
+        >>> import holdfast as hf
+        >>> import numpy as np
+        >>> digit = hf.Examples(np.zeros((1, 64), np.float32), np.zeros(1, np.int32))
+        >>> hf.deploy.population(["north", "south"], digit).names
+        ('north', 'south')
+    """
+    return elsewhere(like, [1] * len(names), names)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Federation:
     """A federation whose sites are enrolled: the experiment as the server runs it."""

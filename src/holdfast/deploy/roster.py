@@ -13,7 +13,9 @@ from holdfast.errors import HoldfastError
 
 log = logging.getLogger("holdfast.deploy")
 # Seconds after which an address that has not said who it is is asked again.
-_ASK_AGAIN = 30.0
+_ASK_AGAIN = 120.0
+# The same where it is known that there will be no answer.
+_AFTER_FAILURE = 5.0
 
 
 class Roster:
@@ -71,6 +73,7 @@ class Roster:
         del self._tickets[arrival.ticket]
         if arrival.data is None:
             log.warning("deploy: no answer from %s (%s)", arrival.address, arrival.error)
+            self._asked[arrival.address] = time.monotonic() - _ASK_AGAIN + _AFTER_FAILURE
         else:
             self._enrol(arrival.address, arrival.data)
         return True
@@ -78,7 +81,7 @@ class Roster:
     def _enrol(self, address: str, data: bytes) -> None:
         try:
             facts = messages.Facts.read(frame.unpack(data, 0, 4096))
-            self._check(facts)
+            self._check(address, facts)
         except BadMessageError as bad:
             self._turned_away[address] = f"{address}: {bad}"
             log.warning("deploy: the site at %s is turned away: %s", address, bad)
@@ -86,10 +89,10 @@ class Roster:
         self._at[facts.name] = address
         self.sizes.setdefault(facts.name, facts.examples)
 
-    def _check(self, facts: messages.Facts) -> None:
+    def _check(self, address: str, facts: messages.Facts) -> None:
         if facts.name not in self.names:
             raise BadMessageError(f"no site of this federation is called {facts.name!r}")
-        if self._at.get(facts.name) in self._there:
+        if self._at.get(facts.name, address) != address and self._at[facts.name] in self._there:
             raise BadMessageError(f"the site {facts.name!r} is at another address already")
         if not 1 <= facts.examples <= self._limits.examples:
             raise BadMessageError(
