@@ -7,6 +7,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.deploy import Arrival, InProcess, Patience
+from holdfast.deploy.federate import federation as deploy_federation
 from holdfast.deploy.states import StateVersions
 from tests.deploy.federations import experiment, sites, state_at_site
 from tests.problems import same_bits
@@ -218,4 +219,27 @@ def test_a_reply_of_another_address_is_nobodys(given, undisturbed, tmp_path):
 
     there = sites(given, tmp_path)
     run = hf.deploy.run(given, Impostor(there), rounds=5)
+    require_undisturbed(run, there, undisturbed)
+
+
+def test_a_message_that_is_lost_without_a_word_is_sent_again(given, undisturbed, tmp_path):
+    class Forgetful(InProcess):
+        dropped = 0
+
+        def receive(self, seconds):
+            arrived = super().receive(seconds)
+            if self.dropped < 4 and arrived:
+                self.dropped += 1
+                arrived = arrived[1:]
+            return arrived
+
+    there = sites(given, tmp_path)
+    patience = Patience(deadline=0.2, give_up=60)
+    post = Forgetful(there)
+    post.dropped = 4
+    # All have said who they are before anything is lost.
+    federation = deploy_federation(given, post, patience)
+    post.dropped = 0
+    run = federation.run(5)
+    assert post.dropped == 4
     require_undisturbed(run, there, undisturbed)

@@ -149,9 +149,9 @@ def _show(line: str) -> None:
     """What the server says of a round, and what is wrong; not what Flower says of itself."""
     said, _, rest = line.partition("holdfast round=")
     if rest and not said:
-        out.print(f"round {rest}", highlight=False)
+        out.print(f"round {rest}", highlight=False, soft_wrap=True)
     elif line.startswith(("round ", "deploy: ", "Error")) or "HoldfastError" in line:
-        out.print(escape(line), highlight=False)
+        out.print(escape(line), highlight=False, soft_wrap=True)
 
 
 _COMMANDS: dict[str, Callable[..., None]] = {

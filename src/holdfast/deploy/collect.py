@@ -23,7 +23,8 @@ class Patience:
         quorum: replies that are enough at the deadline: a share of the round's sites, such as 0.5, or 1.0 for
             all of them. Below it, the round waits.
         deadline: seconds after which a round closes with a quorum.
-        retry: seconds after which a site that failed or came back is asked again.
+        retry: seconds after which a site that failed or came back is asked again; one that says nothing is
+            asked again after the deadline.
         give_up: seconds without a quorum after which the run ends, to be gone on with later; None waits
             for ever.
     """
@@ -93,21 +94,24 @@ class Collector:
         """Ask these clients, and read what they reply."""
         out, open_ = Collected(), set(clients)
         sent: dict[tuple[str, str], int] = {}  # (address, ticket) -> client
-        due = dict.fromkeys(clients, 0.0)  # when each is asked, unless it has been
+        due = dict.fromkeys(clients, 0.0)  # when each is asked, or asked again
+        working: set[int] = set()  # who has been asked and has not answered
         began = time.monotonic()
         enough = self.patience.needed(len(clients))
         said = False
         while open_:
             self.roster.look()
             now = time.monotonic()
-            for client in [c for c in clients if c in open_ and due.get(c, now + 1) <= now]:
+            for client in [c for c in clients if c in open_ and due[c] <= now]:
                 where = self.roster.address(client)
                 if where is None:
                     due[client] = now + self.patience.retry
                     continue
                 sent[where, self.transport.send(where, asking.message(client))] = client
                 out.asked.add(client)
-                del due[client]
+                # A message may be lost without a word. To be asked twice harms nobody.
+                due[client] = now + max(self.patience.deadline, self.patience.retry)
+                working.add(client)
             for client, data, error in self._arrived(sent, out):
                 if client not in open_:
                     out.stray += 1
@@ -116,10 +120,11 @@ class Collector:
                 if again is None:
                     open_.discard(client)
                 else:
-                    due.setdefault(client, time.monotonic() + again)
+                    due[client] = min(due[client], time.monotonic() + again)
+                    working.discard(client)
             waited = time.monotonic() - began
             if len(out.found) >= enough and (
-                waited > self.patience.deadline or self._nobody_is_working(open_, due, out)
+                waited > self.patience.deadline or self._nobody_is_working(open_, working, out)
             ):
                 break
             if self.patience.give_up is not None and waited > self.patience.give_up:
@@ -141,11 +146,13 @@ class Collector:
     def _nobody_is_working(
         self,
         open_: set[int],
-        due: dict[int, float],
+        working: set[int],
         out: Collected,
     ) -> bool:
         """Whether all that are missing were refused or cannot be reached: then waiting is for nothing."""
-        return all(c in due and (c in out.refused or self.roster.address(c) is None) for c in open_)
+        return all(
+            self.roster.address(c) is None or (c not in working and c in out.refused) for c in open_
+        )
 
     def _arrived(
         self, sent: dict[tuple[str, str], int], out: Collected
