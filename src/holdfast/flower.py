@@ -14,6 +14,7 @@ messages.
 """
 
 import logging
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -27,8 +28,11 @@ from holdfast.deploy.replies import Limits
 from holdfast.deploy.site import Site
 from holdfast.deploy.transport import Arrival
 from holdfast.engine.experiment import Experiment
+from holdfast.engine.simulate import Run
 from holdfast.errors import HoldfastError
+from holdfast.record.history import BOOKKEEPING
 from holdfast.record.state import RunState
+from holdfast.runs.in_memory import write
 
 try:
     from flwr.app import Array, ArrayRecord, Context, Message, MessageType, RecordDict
@@ -39,9 +43,11 @@ except ImportError as _missing:
         'holdfast.flower: Flower is not installed; pip install "holdfast[flower]".'
     ) from _missing
 
-__all__ = ["GridTransport", "client_app", "server_app"]
+__all__ = ["RESULTS", "GridTransport", "client_app", "server_app"]
 
 log = logging.getLogger("holdfast.deploy")
+# Of a run's folder: what `holdfast compare` and `report` read.
+RESULTS = "results"
 _NAME = "message"
 # Bytes as they are: neither side has NumPy look at a header that the other wrote.
 _STYPE = "holdfast.bytes"
@@ -172,19 +178,33 @@ def server_app(
         given = context.run_config
         made = experiment if isinstance(experiment, Experiment) else experiment()
         own = patience or Patience()
+        folder_here = Path(str(given.get("folder", folder)))
         number = {name: float(given.get(name, getattr(own, name))) for name in _PATIENCE}
-        run(
+        done = run(
             made,
             GridTransport(grid),
             rounds=int(given.get("rounds", rounds)),
-            checkpoint=Path(str(given.get("folder", folder))),
+            checkpoint=folder_here,
             patience=Patience(**number, give_up=own.give_up),
             limits=limits,
             progress=False,
             on_round=_told,
         )
+        _write_results(done, folder_here / RESULTS)
 
     return app
+
+
+def _write_results(done: Run, path: Path) -> None:
+    """What `holdfast compare` and `report` read, of a run that is over; made anew if it went on."""
+    if all(name in BOOKKEEPING for name in done.history.columns):
+        print(
+            f"holdfast: nothing was measured, so there is nothing to compare in {path}", flush=True
+        )
+        return
+    if path.exists():
+        shutil.rmtree(path)
+    write({done.experiment.algorithm.name: (done,)}, path)
 
 
 _PATIENCE = ("quorum", "deadline", "retry")

@@ -93,7 +93,10 @@ def local(
     with LocalFederation(folder / "local", sites, insecure) as federation:
         for line in federation.connection.run(folder / "app", rounds=rounds, folder=str(run)):
             _show(line)
-    out.print(f"saved in {escape(str(run))}")
+    shown = escape(str(folder / "run" / "results"))
+    out.print(
+        f"saved in {escape(str(folder / 'run'))}; look at it: [bold]holdfast report {shown}[/]"
+    )
 
 
 def run(

@@ -28,6 +28,12 @@ from holdfast.trees import Tree
 _SITES = "sites.json"
 
 
+class Elsewhere(Clients):
+    """A population whose examples are at its sites."""
+
+    here = False
+
+
 def elsewhere(like: Tree, sizes: Sequence[int], names: Sequence[str]) -> Clients:
     """A population of which only the sizes are here; one example shows what theirs are."""
     # One row that stands for all, and takes no memory for them.
@@ -36,7 +42,7 @@ def elsewhere(like: Tree, sizes: Sequence[int], names: Sequence[str]) -> Clients
     )
     offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
     order = np.broadcast_to(np.zeros((), np.int64), (int(offsets[-1]),))
-    return Clients(examples, order, offsets, names=tuple(names))
+    return Elsewhere(examples, order, offsets, names=tuple(names))
 
 
 def population(names: Sequence[str], like: Tree) -> Clients:
