@@ -18,7 +18,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
@@ -54,6 +54,8 @@ _STYPE = "holdfast.bytes"
 # Seconds between looks at who is there, and at what has come.
 _LOOK = 1.0
 _POLL = 0.1
+# Seconds of failures in a row after which the server gives up; its run can be submitted again.
+_PATIENT = 300.0
 
 
 def _record(data: bytes) -> RecordDict:
@@ -68,6 +70,28 @@ def _bytes(content: RecordDict) -> bytes:
         return b""
     data = getattr(array, "data", b"")
     return data if isinstance(data, bytes) else b""
+
+
+T = TypeVar("T")
+
+
+def _patiently(what: str, call: Callable[[], T]) -> T:
+    """What a call of the grid returns, once it does: a SuperLink that is busy or is started again may fail.
+
+    With SQLite it answers with an error of its own while another writes. A message that was sent twice harms
+    nobody, and a reply that was lost is asked for again.
+    """
+    began = time.monotonic()
+    while True:
+        try:
+            return call()
+        # Flower's own errors and those of its libraries, of which it documents none.
+        except Exception as error:
+            if time.monotonic() - began > _PATIENT:
+                raise
+            said = " ".join(str(error).split())[:160]
+            log.warning("deploy: cannot %s (%s); trying again", what, said)
+            time.sleep(_LOOK)
 
 
 class GridTransport:
@@ -87,7 +111,8 @@ class GridTransport:
     def addresses(self) -> Sequence[str]:
         """Nodes that are there, as of a second ago."""
         if time.monotonic() - self._looked >= _LOOK:
-            self._nodes = sorted(str(node) for node in self._grid.get_node_ids())
+            nodes = _patiently("look for sites", self._grid.get_node_ids)
+            self._nodes = sorted(str(node) for node in nodes)
             self._looked = time.monotonic()
         return self._nodes
 
@@ -99,7 +124,8 @@ class GridTransport:
             message_type=MessageType.TRAIN,
             ttl=self._ttl,
         )
-        ticket = next(iter(self._grid.push_messages([message])), "")
+        tickets = _patiently("send a message", lambda: self._grid.push_messages([message]))
+        ticket = next(iter(tickets), "")
         if ticket:
             self._waiting[ticket] = address
         return ticket
@@ -109,15 +135,17 @@ class GridTransport:
         end = time.monotonic() + seconds
         while True:
             found = [
-                arrival
-                for reply in (
-                    self._grid.pull_messages(list(self._waiting)) if self._waiting else []
-                )
-                if (arrival := self._arrival(reply)) is not None
+                arrival for reply in self._pulled() if (arrival := self._arrival(reply)) is not None
             ]
             if found or time.monotonic() >= end:
                 return found
             time.sleep(_POLL)
+
+    def _pulled(self) -> list[Message]:
+        waiting = list(self._waiting)
+        if not waiting:
+            return []
+        return list(_patiently("look for replies", lambda: self._grid.pull_messages(waiting)))
 
     def _arrival(self, reply: Message) -> Arrival | None:
         ticket = reply.metadata.reply_to_message_id

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ _QUIET = {
 }
 _START = 120.0  # seconds a SuperLink may take
 _END = 10.0
+_LAST_WORDS = 30.0  # after the server's exception
 
 
 def command(name: str) -> str:
@@ -122,12 +124,18 @@ class Connection:
             assert process.stdout is not None
             for line in process.stdout:
                 said.append(_plain(line))
+                # Flower ends its stream of lines with the run; but a SuperLink may fail to note that it did.
+                if "raised an exception" in said[-1]:
+                    ending = threading.Timer(_LAST_WORDS, end, [process])
+                    ending.daemon = True
+                    ending.start()
                 if said[-1]:
                     yield said[-1]
             process.wait()
         finally:
             end(process)
-        if process.returncode or any("Exit Code" in line for line in said):
+        failed = any("Exit Code" in s or "raised an exception" in s for s in said)
+        if process.returncode or failed:
             last = next((s for s in reversed(said) if "Error" in s), " ".join(said[-2:]))
             raise HoldfastError(f"deploy: the run ended: {last[:300]}")
 
