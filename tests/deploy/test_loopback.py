@@ -59,8 +59,8 @@ def test_a_federation_with_tls_and_keys_comes_to_the_simulation(tmp_path, monkey
                 "--host", "127.0.0.1", "--port", "0",
             ],
             env=federation.connection.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip
         try:

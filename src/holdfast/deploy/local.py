@@ -134,6 +134,8 @@ class Connection:
             process.wait()
         finally:
             end(process)
+            if process.stdout is not None:
+                process.stdout.close()
         failed = any("Exit Code" in s or "raised an exception" in s for s in said)
         if process.returncode or failed:
             last = next((s for s in reversed(said) if "Error" in s), " ".join(said[-2:]))
