@@ -142,6 +142,12 @@ def check_evaluators(evaluators: Any) -> None:
                 f"only so far; leave `adapt` out.",
                 "evaluate",
             )
+        if getattr(evaluator, "sent", ()):
+            _refuse(
+                f"{type(evaluator).__name__} has clients send something beside training, which is for "
+                f'simulations only so far; calibrate at the server (by="server"), or leave it out.',
+                "evaluate",
+            )
         if evaluator.keeps_last_models:
             _refuse(
                 f"{type(evaluator).__name__} asks for the model every client trained last, which stays "
