@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Run an experiment at real sites, on Flower: the method that was simulated, to the bit. New: the page "
-    "on deployment says what has been tried.",
+    help="Run an experiment at real sites, on Flower: the method that was simulated, to the bit. "
+    "New: the page on deployment says what has been tried.",
 )
 
 Superlink = Annotated[str, typer.Option(help="Host and port of the SuperLink.")]
