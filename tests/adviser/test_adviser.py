@@ -3,17 +3,19 @@
 import dataclasses
 import json
 import math
+import time
 
 import flax.linen as nn
 import numpy as np
 import pytest
 
 import holdfast as hf
-from holdfast.adviser import gaps, ranking, words
+from holdfast.adviser import gaps, ranking, words, work
 from holdfast.adviser.advise import concluded
 from holdfast.adviser.candidates import Contestant, candidates
 from holdfast.adviser.course import _waves
 from holdfast.adviser.facts import facts
+from holdfast.adviser.plan import Plan
 from holdfast.adviser.problem import problem
 from holdfast.adviser.race import Race
 from holdfast.adviser.shift import feature_shift, label_skew
@@ -43,6 +45,9 @@ def population(skewed=True, clients=6, moved=0.0, seed=0):
         x = rng.normal(size=(40, 2)) + centres[y] + moved * rng.normal(size=2)
         parts.append(hf.Examples(x.astype(np.float32), y.astype(np.int32)))
     return hf.Clients.from_datasets(parts)
+
+
+SHARED = population()
 
 
 def posed(goal=None, target=None, clients=None, **more):
@@ -302,6 +307,53 @@ class TestRace:
         last = gaps.difference(problem, best, other)
         assert not last.is_tie or min(seeds) == 10
 
+    def test_a_save_of_a_longer_run_is_no_score_of_a_shorter_one(self, raced):
+        folder, advice = raced
+        who = next(c for c in advice.race.finalists if not c.adapt)
+        found = work.score(work.Work(advice.problem, folder / "runs", {}), Entry(who, 0, 3))
+        assert len(found.curve) == 3
+        whole = advice.race.scores[Entry(who, 0, 8)]
+        np.testing.assert_array_equal(found.curve, whole.curve[:3])
+
+    def test_megabytes_bound_what_methods_are_judged_by(self, tmp_path):
+        advice = hf.advise(
+            MODEL,
+            population(),
+            LOCAL,
+            hf.Budget(rounds=8, megabytes=0.002),
+            methods=["fedavg"],
+            folder=tmp_path,
+            jobs=1,
+            progress=False,
+        )
+        (place,) = [p for p in advice.places if not p.contestant.adapt]
+        # 6 clients, 9 parameters of 4 bytes, down and up.
+        assert place.rounds == advice.rounds == int(0.002e6 / (6 * 9 * 4 * 2))
+        assert place.seeds >= 3
+        sent = advice.race.last(place.contestant)[1]
+        assert all(sum(s.bytes) <= 2000 for s in sent)
+
+    def test_one_round_is_one_round(self, tmp_path):
+        advice = hf.advise(
+            MODEL,
+            population(),
+            LOCAL,
+            hf.Budget(rounds=1),
+            methods=["fedavg"],
+            jobs=1,
+            progress=False,
+        )
+        assert {e.rounds for e in advice.race.scores} == {1}
+
+    def test_another_budget_decides_anew_with_the_runs_that_are_there(self, tmp_path):
+        file = tmp_path / "race.json"
+        short = Plan(file, 1.0, time.perf_counter() - 2.0)
+        assert short.decided("first", lambda: short.room(1.0, 0.1, 1)) == 0
+        again = Plan(file, 1.0, time.perf_counter())
+        assert again.decided("first", lambda: 7) == 0
+        longer = Plan(file, 60.0, time.perf_counter())
+        assert longer.decided("first", lambda: longer.room(1.0, 0.1, 1)) > 500
+
     def test_a_folder_of_another_problem_is_refused(self, raced):
         folder, _ = raced
         with pytest.raises(hf.HoldfastError, match="other data, model, local steps or goal"):
@@ -432,6 +484,12 @@ class TestBadInput:
             ({"methods": ["adam"]}, "no method it could advise"),
             ({"budget": "soon"}, "is no time"),
             ({"held_out": 1.5}, "share=1.5"),
+            ({"held_out": 1}, "give a share such as 0.2"),
+            ({"clients": SHARED, "held_out": SHARED}, "are trained on by clients"),
+            (
+                {"clients": SHARED, "server": hf.Server(SHARED.examples, LOCAL)},
+                "are trained on by the server",
+            ),
             ({"held_out": population(clients=2)}, "held_out has 2 clients"),
         ],
     )
@@ -495,12 +553,15 @@ class TestCommand:
         study = build.study(read(ready), pretrained=False)
         assert [m.label for m in study.methods][-2:] == ["local_only", "centralised"]
         assert (tmp_path / "advice/mine/advice.html").exists()
-        assert json.loads((tmp_path / "advice/mine/race/race.json").read_text())["over"]
+        assert json.loads((tmp_path / "advice/mine/race/file-file-file/race.json").read_text())[
+            "over"
+        ]
 
     @pytest.mark.parametrize(
         ("more", "said"),
         [
             ("[evaluate]\npatience = 3\nvalidation = 0.2", "leave out `patience`"),
+            ("[evaluate]\npatience = 1\nvalidation = 0.2", "leave out `patience`"),
             ("[evaluate]\nadapt = true", "leave out `adapt`"),
             ("[server]\nexamples = 20\ndata_sharing = true", "leave out `data_sharing`"),
         ],
@@ -525,6 +586,26 @@ class TestCommand:
             key = "validation_share" if section == "data" else "validation"
             assert found[section][key] == 0.2
             assert "validation_share" in found["data"] or "validation" in found["evaluate"]
+
+    @pytest.mark.parametrize(
+        ("keys", "fits"),
+        [
+            ('metric = "loss"', False),
+            ('metric = "personal_accuracy"', True),
+            ('metric = "personal_accuracy"\ntarget = 0.9', False),
+            ('metric = "accuracy"\ntarget = 0.9', True),
+        ],
+    )
+    def test_a_metric_that_methods_are_not_ranked_by_is_refused(self, tmp_path, keys, fits):
+        from holdfast.adviser.from_file import asked
+        from holdfast.config.file import read
+
+        (tmp_path / "mine.toml").write_text(f"{keys}\n{FILE}")
+        if fits:
+            assert asked(read(tmp_path / "mine.toml")).rounds == 6
+        else:
+            with pytest.raises(hf.HoldfastError, match="ranked by accuracy"):
+                asked(read(tmp_path / "mine.toml"))
 
     def test_training_at_the_server_before_is_where_all_begin(self, tmp_path):
         from holdfast.adviser.from_file import asked

@@ -1,5 +1,7 @@
 """Scores, thresholds, sets and intervals against NumPy and pure Python written another way."""
 
+import hashlib
+
 import numpy as np
 import pytest
 
@@ -71,7 +73,13 @@ def test_adaptive_scores_by_hand(score):
         return host_generator(Purpose.SETS, score.seed, rows, 0).random(count)
 
     def by_hand(rows, which):
-        pairs = zip(np.asarray(rows, np.float64), draws(which, len(rows)), strict=True)
+        drawn = draws(which, len(rows))
+        if which == NEW and score.randomised:
+            key = score.seed.to_bytes(8, "big") + bytes(8)
+            each = [np.round(row, 6) + 0.0 for row in np.asarray(rows, np.float64)]
+            hashed = [hashlib.blake2b(row.tobytes(), digest_size=8, key=key) for row in each]
+            drawn = [int(h.hexdigest(), 16) / 2**64 for h in hashed]
+        pairs = zip(np.asarray(rows, np.float64), drawn, strict=True)
         return np.array([scored_by_hand(row, u, penalty, k_reg) for row, u in pairs])
 
     calibrating, testing = by_hand(p, CALIBRATING), by_hand(new, NEW)
@@ -252,3 +260,13 @@ def test_dividing_leaves_nothing_in_both():
     shared = hf.Clients.from_rows(hf.Examples(p, y), [[0, 1, 2], [2, 3]])
     with pytest.raises(hf.HoldfastError, match="clients share examples"):
         hf.conformal.divide(shared)
+
+
+@pytest.mark.parametrize("seed", [0, 3, 4, 5])
+def test_rows_asked_about_one_at_a_time_are_covered_as_in_a_batch(seed):
+    p, y = problem(rows=400)
+    new, _ = problem(seed=1, rows=400)
+    found = hf.conformal.calibrate(p, y, hf.conformal.Score("aps", seed=seed))
+    batch = np.asarray(found.sets(new, 0.1))
+    alone = np.concatenate([np.asarray(found.sets(row[None], 0.1)) for row in new])
+    np.testing.assert_array_equal(alone, batch)

@@ -52,6 +52,12 @@ class Advice:
         return self.race is not None
 
     @property
+    def rounds(self) -> int:
+        """Of a real run of the recommended method: those that were asked for, or that its megabytes allow."""
+        ended = {} if self.race is None else self.race.ended
+        return ended.get(self.recommended, self.problem.rounds)
+
+    @property
     def experiment(self) -> Experiment:
         """The recommended method, ready for `hf.simulate(advice.experiment, rounds=...)`; it trains on all
         examples but those that were held out."""
@@ -105,6 +111,8 @@ def _row(problem: Problem, place: Place, chosen: Contestant) -> Mapping[str, str
         note = "left before the final" if over else f"left the race after {place.rounds} rounds"
     elif place.contestant == chosen:
         note = "advised"
+    elif gap is None and chosen.name == ALONE:
+        note = "the best of those that federate"
     elif gap is None:
         note = "ahead, but cannot be told from the advised"
     elif gap.is_tie:

@@ -147,7 +147,8 @@ def concluded(
     advised = best.contestant
     # A target is one of the server's model, which nobody has who trains alone.
     apart = gain is not None and gain.value < 0 and not gain.is_tie
-    if apart and posed.goal not in TO_TARGET:
+    lonely = apart and posed.goal not in TO_TARGET
+    if lonely:
         advised = Contestant(ALONE, (), run.rate)
     lengths: dict[int, set[Contestant]] = {}
     for _, rounds, who in run.stages:
@@ -160,8 +161,8 @@ def concluded(
         advised,
         tuple(places),
         known,
-        tuple(words.reasons(posed, known, tried, places, best)),
-        words.about_ties(places, best),
+        () if lonely else tuple(words.reasons(posed, known, tried, places, best)),
+        words.nearest(best) if lonely else words.about_ties(places, best),
         tuple(words.changes(posed, known, run, places, best)),
         (
             f"{len(run.scores)} runs in {run.seconds:.0f} s: methods and values of theirs, {stages}, the "

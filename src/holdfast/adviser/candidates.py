@@ -1,6 +1,7 @@
 """Methods that could be what the data needs, and the hyper-parameters they are tried with."""
 
 import dataclasses
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -146,7 +147,7 @@ class Candidate:
 def rates(problem: Problem, factors: Sequence[float], centre: float | None = None) -> list[Any]:
     """Step sizes to try; only the given one where it is a schedule or differs between clients."""
     given = problem.local.learning_rate
-    if centre is None and not isinstance(given, int | float):
+    if centre is None and not isinstance(given, numbers.Real):
         return [None]
     base = float(given) if centre is None else centre
     return [float(f"{base * factor:.4g}") for factor in factors]
@@ -229,7 +230,9 @@ def candidates(
     for candidate in found:
         refused = _refused(problem, candidate, facts)
         if refused:
-            left_out.append(f"{candidate.name}: {refused}")
+            left_out.append(
+                f"{candidate.name}: {refused.removeprefix(f'{candidate.name}: ').rstrip('.')}"
+            )
         else:
             usable.append(candidate)
     return sorted(usable, key=lambda c: -c.prior), left_out

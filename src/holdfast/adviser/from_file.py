@@ -7,18 +7,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+
 from holdfast import algorithms
 from holdfast.adviser.advice import Advice
 from holdfast.adviser.advise import advise
 from holdfast.adviser.budget import Budget
 from holdfast.config.build import sections
 from holdfast.config.file import ExperimentFile, KeyPath, locate
-from holdfast.config.joined import Federation, federation
+from holdfast.config.joined import Federation, federation, metric_names
 from holdfast.config.making import find, located, make_local
 from holdfast.config.population import load_dataset
 from holdfast.config.schema import FileSchema
 from holdfast.config.server import at_server
 from holdfast.config.sweep import swept_methods
+from holdfast.core.keys import host_key
 from holdfast.core.local import Local
 from holdfast.engine.server import Server
 from holdfast.errors import HoldfastError
@@ -69,13 +72,8 @@ def asked(file: ExperimentFile) -> Asked:
     for at, why in _REFUSED:
         if _written(file, at):
             raise file.error(at, f"{why}.")
-    if given.metric not in (None, "accuracy", "loss", "personal_accuracy", "personal_loss"):
-        raise file.error(
-            ("metric",),
-            f"methods are ranked by accuracy or loss on held-out examples, and `metric` is {given.metric}; "
-            f"leave it out.",
-        )
     trained = federation(plain, given)
+    _check_metric(file, given, trained)
     (swept,) = swept_methods(plain, {}, given.algorithm)
     own = at_server(swept, algorithms.fedavg(), trained.server_data)
     params = None
@@ -85,14 +83,31 @@ def asked(file: ExperimentFile) -> Asked:
     return Asked(trained, local, own.server, params, given.rounds, given.target)
 
 
+def _check_metric(file: ExperimentFile, given: FileSchema, trained: Federation) -> None:
+    """Refuse what methods are not ranked by."""
+    shapes = jax.eval_shape(trained.model.init, host_key(0), trained.clients.examples)
+    measured = metric_names(trained.model, shapes, trained.clients.examples)
+    ranked = "accuracy" if "accuracy" in measured else "loss"
+    # A target is counted by the server's model, quality by what clients would use.
+    known = (None, ranked) if given.target is not None else (None, ranked, f"personal_{ranked}")
+    if given.metric not in known:
+        target = " until a target is reached" if given.target is not None else ""
+        raise file.error(
+            ("metric",),
+            f"methods are ranked by {ranked} on held-out examples{target}, and `metric` is "
+            f"{given.metric}; leave it out.",
+        )
+
+
 def _written(file: ExperimentFile, at: KeyPath) -> bool:
     found: Any = file.values
     for key in at:
         found = found.get(key) if isinstance(found, dict) else None
     if isinstance(found, bool):
         return found
-    # A window of one evaluation is none.
-    return found not in (None, [], 1)
+    # A window of one evaluation is none, and one split is what advice is on.
+    once = found == 1 and at in (("window",), ("partition", "repeats"))
+    return not once and found not in (None, [])
 
 
 def advise_file(
@@ -162,6 +177,7 @@ def advised_file(file: ExperimentFile, advice: Advice) -> str:
     import tomlkit
 
     document = tomlkit.parse(file.as_used())
+    document["rounds"] = advice.rounds
     for key in ("algorithm", "sweep"):
         document.pop(key, None)
     several = tomlkit.aot()
@@ -181,6 +197,7 @@ def advised_file(file: ExperimentFile, advice: Advice) -> str:
     asked: Any = document.get("conformal")
     if asked is not None and asked.get("by", "server") == "server":
         asked["by"] = "each client"
+        asked["by"].comment('was "server", which training alone has no model for')
     text = tomlkit.dumps(document)
     if not locate(text):
         raise HoldfastError("advise: the advised file came out empty.")

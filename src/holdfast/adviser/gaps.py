@@ -72,6 +72,9 @@ def quality_gap(problem: Problem, ours: Sequence[Score], theirs: Sequence[Score]
         shares = [np.mean([s.quality for s in some]) for some in (ours, theirs)]
         over_clients = float(sum(p * (1 - p) for p in shares) / held.sum())
     over_seeds = float(per_seed.var(ddof=1) / len(per_seed)) if len(per_seed) > 1 else 0.0
+    if len(each) < 2 and not problem.greater:
+        # One client's loss has no deviation that could be seen.
+        return Gap(value, math.inf)
     factor = float(stats.t.ppf(0.5 + _SURE / 2, max(2, min(len(each), 60) - 1)))
     return Gap(value, factor * math.sqrt(over_clients + over_seeds))
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,16 @@ from holdfast.record.files import write_whole
 class Plan:
     """What was decided, kept in a file: how many runs there is time for depends on the machine."""
 
-    def __init__(self, file: Path, seconds: float | None, began: float) -> None:
+    def __init__(
+        self, file: Path, seconds: float | None, began: float, methods: Sequence[str] = ()
+    ) -> None:
+        asked = {"seconds": seconds, "methods": list(methods)}
         self._file, self._seconds = file, seconds
         self._known: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+        if self._known.get("asked", asked) != asked:
+            # What there was time for then says nothing of now; runs that are there are still used.
+            self._known = {}
+        self._known["asked"] = asked
         self._before = float(self._known.get("seconds", 0.0))
         self._began = began
 

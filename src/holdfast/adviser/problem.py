@@ -9,6 +9,7 @@ from jax import tree
 
 from holdfast import evaluate
 from holdfast.cohorts import Bernoulli, Cohort, Everyone, Fixed
+from holdfast.conformal.checks import same_arrays
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.keys import host_key
 from holdfast.core.local import Local
@@ -196,6 +197,13 @@ def problem(
             f"goal='quality'.",
             about=("target",),
         )
+    if not (held_out is None or isinstance(held_out, float | Clients)):
+        raise HoldfastError(
+            f"advise: held_out={held_out!r}; give a share such as 0.2, or every client's own examples as "
+            f"hf.Clients.",
+            about=("held_out",),
+        )
+    _check_untrained(clients, held_out, server)
     if held_out is None or isinstance(held_out, float):
         clients, held_out = set_apart(clients, SHARE if held_out is None else held_out)
     elif len(held_out) != len(clients):
@@ -224,6 +232,25 @@ def problem(
     )
     found.cohort.check(found.able, len(clients))
     return found
+
+
+def _check_untrained(
+    clients: Clients, held_out: Clients | float | None, server: Server | None
+) -> None:
+    """Refuse to judge by examples that are trained on; copies of them cannot be told from others."""
+    apart = held_out if isinstance(held_out, Clients) else None
+    judged_by = clients.examples if apart is None else apart.examples
+    own = None if server is None or server.alone else server.source
+    trained = 0
+    if apart is not None and same_arrays(apart.examples, clients.examples):
+        trained = len(np.intersect1d(apart.order, clients.order))
+    if trained or (own is not None and same_arrays(judged_by, own)):
+        who = "clients" if trained else "the server"
+        raise HoldfastError(
+            f"advise: examples to judge by are trained on by {who}; give others, such as by "
+            f"hf.data.set_apart before anything else.",
+            about=("held_out",),
+        )
 
 
 def is_classified(problem: Problem) -> bool:

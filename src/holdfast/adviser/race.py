@@ -68,6 +68,7 @@ class Race:
         rate: FedAvg's best step size, around which others were tried; None where it was not searched.
         seconds: that all of it took, in this and earlier calls.
         short: in words, what there was no time for.
+        ended: rounds of whole runs, by who ran to the end; fewer than all where megabytes are spent before.
     """
 
     scores: dict[Entry, Score]
@@ -77,15 +78,17 @@ class Race:
     rate: float | None
     seconds: float
     short: tuple[str, ...] = ()
+    ended: Mapping[Contestant, int] = dataclasses.field(default_factory=dict)
 
     def last(self, contestant: Contestant) -> tuple[int, list[Score]]:
-        """The longest runs of a contestant: how many rounds, and the score with each seed."""
+        """The whole runs of a contestant, or the longest there are: how many rounds, and the score with each
+        seed."""
         own = {
             e: s
             for e, s in self.scores.items()
             if e.contestant == contestant and e.participation == 1.0
         }
-        rounds = max(e.rounds for e in own)
+        rounds = self.ended.get(contestant) or max(e.rounds for e in own)
         return rounds, [
             s for e, s in sorted(own.items(), key=lambda p: p[0].seed) if e.rounds == rounds
         ]
@@ -106,7 +109,8 @@ def race(
     Time counts from `began`, by `time.perf_counter`; from now unless given.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    plan = Plan(folder / "race.json", seconds, time.perf_counter() if began is None else began)
+    since = time.perf_counter() if began is None else began
+    plan = Plan(folder / "race.json", seconds, since, [c.name for c in candidates])
     count = jobs or min(machine.cores(), machine.room_for_processes(as_this_one=True))
     with LocalExecutor(1) as executor:
         course = Course(problem, folder, executor, count, say)
@@ -123,7 +127,10 @@ class _Stages:
         self.course, self.plan, self.facts = course, plan, facts
         self.candidates, self.problem = candidates, course.problem
         horizon = self.problem.rounds
-        self.length = {name: max(2, round(share * horizon)) for name, (share, _) in _STAGES.items()}
+        self.length = {
+            name: min(horizon, max(2, round(share * horizon)))
+            for name, (share, _) in _STAGES.items()
+        }
         self.shared = common(facts)
         self.stages: list[tuple[str, int, tuple[Contestant, ...]]] = []
         self.short: list[str] = []
@@ -149,6 +156,7 @@ class _Stages:
             best.learning_rate,
             self.plan.spent,
             tuple(self.short),
+            {c: self._until(c, "final") for c in (*chosen, *personal)},
         )
 
     def _scout(self) -> Contestant:
@@ -219,7 +227,7 @@ class _Stages:
             return _with_baseline(_best_of_each(order), best)
         self.stages.append(("semifinal", self.length["semifinal"], tuple(entered)))
         found = self._run("semifinal", entered, range(seeds))
-        return _best_of_each(_order(self.problem, found))
+        return _with_baseline(_best_of_each(_order(self.problem, found)), best)
 
     def _final(self, finalists: list[Contestant], best: Contestant) -> tuple[list[Contestant], int]:
         """To the end, several times: who stays must be told from who was lucky."""
@@ -301,7 +309,14 @@ class _Stages:
     def _ranked(self, stage: str) -> list[Contestant]:
         """Best first, of all that got through as many rounds as a stage has."""
         found = self.found[self.length[stage]]
-        return _order(self.problem, {e: s for e, s in found.items() if not s.failed})
+        through = _order(self.problem, {e: s for e, s in found.items() if not s.failed})
+        if not through:
+            raise HoldfastError(
+                f"advise: no method returned finite numbers for {self.length[stage]} rounds; give a smaller "
+                f"learning_rate, or a clip.",
+                about=("local", "learning_rate"),
+            )
+        return through
 
     def _until(self, contestant: Contestant, stage: str, times: float = 1.0) -> int:
         """Rounds of a stage; fewer for who sends so much that a run's megabytes are spent before."""
@@ -348,7 +363,7 @@ def _with_baseline(chosen: Sequence[Contestant], baseline: Contestant) -> list[C
 
 
 def _ends(problem: Problem, best: Contestant, facts: Facts) -> list[tuple[Contestant, int]]:
-    """Alone and in one place, with about the work that a client has in the race, and three times that."""
+    """Alone and in one place, for as many rounds as a client has turns in the race, and for at least ten."""
     turns = max(3, round(problem.rounds * facts.participation))
     lengths = sorted({min(problem.rounds, turns), min(problem.rounds, max(10, turns))})
     return [

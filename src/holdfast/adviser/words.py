@@ -40,9 +40,11 @@ def of_goal(problem: Problem, place: Place) -> str:
         return "failed"
     if problem.goal in TO_TARGET:
         if not math.isfinite(place.value):
-            return f"not in {place.rounds} rounds"
+            return f"not with every seed in {place.rounds} rounds"
         unit = {"rounds": "rounds", "megabytes": "MB", "seconds": "s"}[problem.goal]
         return f"{place.value:.3g} ± {place.deviation:.2g} {unit}"
+    if not math.isfinite(place.value):
+        return "diverged with some seeds"
     return f"{shown(problem, place.value)} ± {shown(problem, place.deviation)}"
 
 
@@ -64,7 +66,14 @@ def first_sentence(problem: Problem, race: Race, best: Place) -> tuple[str, Gap 
     """Is it worth federating, and by how much; with the difference itself."""
     alone, pooled = (ends(problem, race, name) for name in (ALONE, POOLED))
     ours = race.last(best.contestant)[1]
-    if not alone or any(s.failed for s in ours):
+    failed = sum(bool(s.failed) for s in ours)
+    if failed:
+        return (
+            f"{called(best)} is ahead, but returned no finite numbers with {failed} of {len(ours)} seeds: "
+            f"try a smaller learning_rate; what federating gains cannot be told.",
+            None,
+        )
+    if not alone:
         return f"{called(best)} is ahead; training alone could not be measured.", None
     gap = quality_gap(problem, ours, alone)
     reached_by = shown(problem, float(np.mean([s.quality for s in ours])))
@@ -110,6 +119,11 @@ def about_personal(problem: Problem, places: Sequence[Place]) -> str:
     if gain <= 0:
         return "Models of their own gain clients nothing beyond the shared one."
     return f"Models of their own ({called(best_own)}) gain {points(problem, gain)} beyond the shared one."
+
+
+def nearest(best: Place) -> str:
+    """What is to be said of methods that federate where nobody should."""
+    return f"Of methods that federate, {called(best)} comes nearest to training alone."
 
 
 def about_ties(places: Sequence[Place], chosen: Place) -> str:
@@ -178,6 +192,8 @@ def changes(
             p.contestant: float(np.mean([reached(as_if, s) for s in race.last(p.contestant)[1]]))
             for p in usable
         }
+        if not usable:
+            continue
         best = min(usable, key=lambda p: values[p.contestant])
         if best.contestant.method != chosen.contestant.method and values[best.contestant] < 1e8:
             found.append(f"Judged {what}, {called(best)} is ahead.")

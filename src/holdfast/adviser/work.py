@@ -110,6 +110,9 @@ def score(work: Work, entry: Entry) -> Score:
     except RoundFailedError as error:
         worst = 0.0 if problem.greater else float("inf")
         return Score(worst, failed=str(error), seconds=(time.perf_counter() - began,))
+    if run.state.round > entry.rounds:
+        # A save of a longer run is no answer to what a shorter one comes to.
+        run = simulate(given, rounds=entry.rounds, progress=False)
     return judged(problem, run, local if who.adapt else None)
 
 

@@ -90,7 +90,7 @@ def advise(
             goal,
             None if methods is None else [name.strip() for name in methods.split(",")],
             race,
-            place / "race",
+            place / "race" / "-".join(str(v or "file") for v in (goal, rounds, megabytes)),
             jobs,
         )
     except KeyboardInterrupt:

@@ -145,16 +145,16 @@ def _kind(model: Model, params: Tree, examples: Any) -> Kind | None:
 def _check_apart(asked: "Conformal") -> None:
     """Refuse rows that would be calibrated with and tested on, as far as it can be seen."""
     one, other = asked.calibration, asked.examples
-    if one is other or _same(one, other):
+    if one is other or same_arrays(one, other):
         raise _both(len(tree.leaves(getattr(one, "examples", one))[0]))
     if not isinstance(one, Clients):
         # Clients' examples may be rows of the very arrays.
         tested = [t for t in (other, asked.own) if isinstance(t, Clients)]
-        twice = max((len(t.order) for t in tested if _same(one, t.examples)), default=0)
+        twice = max((len(t.order) for t in tested if same_arrays(one, t.examples)), default=0)
         if twice:
             raise _both(twice)
         return
-    if not _same(one.examples, other.examples):
+    if not same_arrays(one.examples, other.examples):
         return
     if asked.by == "each client":
         twice = sum(
@@ -172,8 +172,8 @@ def check_untrained(asked: "Conformal", clients: Clients, server: Any) -> None:
     held = asked.calibration
     own = held.examples if isinstance(held, Clients) else held
     rows = held.order if isinstance(held, Clients) else np.arange(len(tree.leaves(own)[0]))
-    trained = len(np.intersect1d(rows, clients.order)) if _same(own, clients.examples) else 0
-    if trained or _same(own, server):
+    trained = len(np.intersect1d(rows, clients.order)) if same_arrays(own, clients.examples) else 0
+    if trained or same_arrays(own, server):
         raise HoldfastError(
             f"conformal: {trained or len(rows)} examples are trained on and calibrated with, so that sets "
             f"would be too small; give others, such as by hf.conformal.divide of held-out ones.",
@@ -181,7 +181,7 @@ def check_untrained(asked: "Conformal", clients: Clients, server: Any) -> None:
         )
 
 
-def _same(one: Any, other: Any) -> bool:
+def same_arrays(one: Any, other: Any) -> bool:
     """Whether two data sets are the same arrays."""
     leaves = [tree.leaves(one), tree.leaves(other)]
     alike = len(leaves[0]) == len(leaves[1]) > 0 and not isinstance(other, Clients)

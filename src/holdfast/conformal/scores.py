@@ -1,6 +1,7 @@
 r"""How badly a label, or a number, fits what a model predicts: the scores that everything else rests on."""
 
 import dataclasses
+from hashlib import blake2b
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -91,7 +92,7 @@ class Score:
         order = np.argsort(-p, axis=1, kind="stable")
         ranked = np.take_along_axis(p, order, axis=1)
         above = np.cumsum(ranked, axis=1) - ranked
-        found = above + self._draws(len(p), client, rows)[:, None] * ranked
+        found = above + self._draws(p, client, rows)[:, None] * ranked
         if self.name == "raps":
             ranks = np.arange(1, p.shape[1] + 1)
             found = found + self.penalty * np.maximum(0, ranks - self.k_reg)
@@ -122,10 +123,17 @@ class Score:
         beyond = self.penalty * max(0, classes - self.k_reg) if self.name == "raps" else 0.0
         return 1.0 + beyond
 
-    def _draws(self, count: int, client: int, rows: int) -> np.ndarray:
+    def _draws(self, p: np.ndarray, client: int, rows: int) -> np.ndarray:
         if not self.randomised:
-            return np.zeros(count)
-        return host_generator(Purpose.SETS, self.seed, rows, client).random(count)
+            return np.zeros(len(p))
+        if rows == CALIBRATING:
+            return host_generator(Purpose.SETS, self.seed, rows, client).random(len(p))
+        # By what is predicted, not by its place: rows that are asked about one at a time must not all have
+        # the same number, or coverage would be that of this number. Rounded, as batches of other sizes
+        # round differently.
+        key = self.seed.to_bytes(8, "big") + client.to_bytes(8, "big")
+        drawn = (blake2b(row.tobytes(), digest_size=8, key=key) for row in np.round(p, 6) + 0.0)
+        return np.array([int.from_bytes(d.digest(), "big") / 2**64 for d in drawn])
 
     def _refuse_numbers(self) -> None:
         if self.of_numbers:
