@@ -9,6 +9,7 @@ from typing import Any
 
 import holdfast as hf
 import holdfast.public
+import holdfast.torch
 
 # What is at the top, by what it is for. A name that is in no list stands on the page of the last.
 TOP = {
@@ -62,6 +63,8 @@ def modules() -> dict[str, types.ModuleType]:
     for name in hf.__all__:
         if isinstance(getattr(hf, name), types.ModuleType):
             add(name, getattr(hf, name))
+    # Not in `__all__`: `from holdfast import *` would take the place of PyTorch's own `torch`.
+    add("torch", holdfast.torch)
     return found
 
 

@@ -28,6 +28,7 @@ ORDER = (
     ("config.own_code",),
     ("saved",),
     ("engine",),
+    ("torch",),
     ("sweeps", "testing"),
     ("diagnose",),
     ("flix",),

@@ -12,6 +12,7 @@ import holdfast as hf
 from holdfast.adviser import gaps, ranking, words
 from holdfast.adviser.advise import concluded
 from holdfast.adviser.candidates import Contestant, candidates
+from holdfast.adviser.course import _waves
 from holdfast.adviser.facts import facts
 from holdfast.adviser.problem import problem
 from holdfast.adviser.race import Race
@@ -272,6 +273,21 @@ class TestRace:
         assert changed == {(0.1, 0.9), (0.1, 0.2778), (0.03, 0.5), (0.3, 0.5)}
         mixed = Contestant("flix", (("alpha", 0.5),)).neighbours()
         assert [dict(c.arguments)["alpha"] for c in mixed] == [0.35, 0.65]
+
+    def test_runs_that_share_a_save_do_not_go_side_by_side(self):
+        alone, tuned = Contestant("local_only"), Contestant("fedavg", (), 0.1)
+        entries = [
+            Entry(alone, 0, 10),
+            Entry(alone, 0, 4),
+            Entry(alone, 1, 4),
+            Entry(dataclasses.replace(tuned, adapt=True), 0, 8),
+            Entry(tuned, 0, 8),
+        ]
+        waves = _waves(entries)
+        assert sorted(map(len, waves)) == [2, 3]
+        assert Entry(alone, 0, 4) in waves[0]
+        assert Entry(alone, 0, 10) in waves[1]
+        assert {e for wave in waves for e in wave} == set(entries)
 
     def test_ties_have_more_seeds_and_clear_differences_none(self, raced):
         _, advice = raced

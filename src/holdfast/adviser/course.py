@@ -53,17 +53,20 @@ class Course:
             if (found := self._read(entry)) is not None:
                 self.scores[entry] = found
                 wanted.remove(entry)
-        jobs = [
-            Job(do, (self._name, self._parcel, e), float(e.rounds), _program(e)) for e in wanted
-        ]
-        self.say(stage, 0, len(jobs))
-        for done, outcome in enumerate(outcomes(jobs, self.executor), 1):
-            if outcome.error is not None:
-                raise outcome.error
-            entry = wanted[outcome.number]
-            self.scores[entry] = pickle.loads(outcome.value)
-            self._write(entry, self.scores[entry])
-            self.say(stage, done, len(jobs))
+        self.say(stage, 0, len(wanted))
+        done = 0
+        for wave in _waves(wanted):
+            jobs = [
+                Job(do, (self._name, self._parcel, e), float(e.rounds), _program(e)) for e in wave
+            ]
+            for outcome in outcomes(jobs, self.executor):
+                if outcome.error is not None:
+                    raise outcome.error
+                entry = wave[outcome.number]
+                self.scores[entry] = pickle.loads(outcome.value)
+                self._write(entry, self.scores[entry])
+                done += 1
+                self.say(stage, done, len(wanted))
         return {e: self.scores[e] for e in entries}
 
     def _file(self, entry: Entry) -> Path:
@@ -85,6 +88,19 @@ class Course:
         values: dict[str, Any] = json.loads(self._file(entry).read_text())
         plain: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return Score(**plain)
+
+
+def _waves(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """Runs that may go side by side: longer ones go on from the saves of shorter ones, so they come after."""
+    waves: list[list[Entry]] = []
+    before: dict[tuple[str, int, float], int] = {}
+    for entry in sorted(entries, key=lambda e: e.rounds):
+        saves = entry.contestant.folder, entry.seed, entry.participation
+        before[saves] = before.get(saves, -1) + 1
+        if before[saves] == len(waves):
+            waves.append([])
+        waves[before[saves]].append(entry)
+    return waves
 
 
 def _program(entry: Entry) -> Any:

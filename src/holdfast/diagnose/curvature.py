@@ -102,6 +102,12 @@ def curvature(
     check_finite(clients.examples, "curvature")
     if model.check is not None:
         model.check(clients.examples)
+    if model.engine is not None and model.linear is None:
+        raise HoldfastError(
+            f"curvature: another framework computes {model.name}, whose gradients JAX cannot differentiate "
+            f"again; use the same network as a model of JAX's.",
+            about=("model",),
+        )
     if model.linear is not None:
         find = _closed_form(model.linear, clients)
     else:

@@ -12,6 +12,7 @@ from holdfast.core.keys import Purpose, client_key
 from holdfast.core.round import HasLoss, Slot, local_objective
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.evaluate.protocol import EvaluationView
+from holdfast.models.foreign import uncompiled
 from holdfast.models.model import Model
 from holdfast.trees import Tree, add, axpy, float_type, layers, scale, sub, zeros
 
@@ -112,9 +113,15 @@ class Dissimilarity:
         found["G2_clients"] = ours.total(sums.squares) - 2 * across + squared_mean
         parts = both = None
         if server is not None:
-            own = _server_gradient(
-                server.loss, view.model, view.state.params, server.examples, server.rows, view.key
-            )
+            with uncompiled(view.model):
+                own = _server_gradient(
+                    server.loss,
+                    view.model,
+                    view.state.params,
+                    server.examples,
+                    server.rows,
+                    view.key,
+                )
             mean = scale(ours.total(1.0), sums.objective)
             away = sub(own, mean)
             found["xi2_server"] = _dot(away, away) + squared_mean - _dot(mean, mean)
@@ -164,7 +171,9 @@ class Dissimilarity:
         for clients in everybody.reshape(-1, room):
             slots, examples = view.data_of(clients)
             chosen = Weights(*(w[clients].astype(float_type(x)) for w in weights))
-            sums = add(sums, _gradients(view.model, x, examples, slots, chosen, view.key))
+            with uncompiled(view.model):
+                found = _gradients(view.model, x, examples, slots, chosen, view.key)
+            sums = add(sums, found)
         return sums
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from holdfast.errors import explain_arguments
+from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.evaluate.protocol import EvaluationView
 from holdfast.models.model import Model
 from holdfast.trees import Tree
@@ -18,7 +18,13 @@ class ClientFlops:
     keeps_last_models = False
 
     def check(self, model: Model, params: Tree, clients: int) -> None:
-        """Nothing about the model can be wrong."""
+        """Refuse a model whose operations are not there to be counted."""
+        if model.engine is not None:
+            raise HoldfastError(
+                f"flops: another framework computes {model.name}, whose operations are not seen; take "
+                f"hf.diagnose.flops out, or use a model of JAX's.",
+                about=("evaluate",),
+            )
 
     def columns(self, measured: list[str]) -> list[str]:
         """What it writes."""

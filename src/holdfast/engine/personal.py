@@ -22,6 +22,7 @@ from holdfast.core.round import (
 from holdfast.core.rule import ClientView, addressed
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.feeds import Feed
+from holdfast.models.foreign import uncompiled
 from holdfast.models.model import Model
 from holdfast.trees import Tree, add, float_type, zeros
 
@@ -79,4 +80,5 @@ def adapted(
     slots, examples = feed(batches, 0, np.array([client]), 1)
     slot = tree.map(lambda a: a[0], slots)
     key = host_key(seed, Purpose.ADAPT)
-    return _adapted(model, steps, params, examples, slot, key)
+    with uncompiled(model):
+        return _adapted(model, steps, params, examples, slot, key)

@@ -224,6 +224,13 @@ def join(populations: Sequence[Population]) -> Joined:
         )
     names = _names(populations)
     models = tuple(p.model for p in populations)
+    foreign = [m.name for m in models if m.engine is not None]
+    if foreign:
+        raise HoldfastError(
+            f"join: another framework computes {foreign[0]}, and of joined populations one program has all "
+            f"models; use models of JAX's.",
+            about=("model",),
+        )
     sizes = [len(p.clients) for p in populations]
     described = Populations(
         np.repeat(np.arange(len(sizes)), sizes).astype(np.int32),

@@ -33,6 +33,9 @@ class Engine(Protocol):
     - Nothing given is changed or kept: inputs are values, and the next round may be planned while this
       one runs. Only where `placement` says that states are renewed in place may theirs be used up.
 
+    One that cannot run every experiment may have `check(experiment, params)`, which refuses before a run
+    begins what it cannot.
+
     Calling it makes the default engine: `hf.Engine(devices=2)` is an `hf.CompiledEngine`.
     """
 

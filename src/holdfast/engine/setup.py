@@ -21,6 +21,7 @@ from holdfast.core.rule import Need, parts_of
 from holdfast.data.clients import Clients, Examples, check_finite
 from holdfast.engine import auto_mask, choose, select_trial
 from holdfast.engine.batches import BatchPlanner
+from holdfast.engine.compiled import CompiledEngine
 from holdfast.engine.debug import DebugEngine
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.joined_model import counting
@@ -182,7 +183,8 @@ def _checked(given: Experiment) -> Setup:
         auto_mask.layers_of(given, params)
         algorithm = auto_mask.pretended(algorithm, params)
     first = draw(cohort, batches, given.seed, 0)
-    engine = given.engine or choose.choose_engine(params, batches, first)
+    engine = given.engine or given.model.engine or choose.choose_engine(params, batches, first)
+    _check_engine(given, engine, params)
     _check_loss(given.model, params, examples, batches.batch_size, engine)
     server_local = None
     if given.server is not None:
@@ -360,6 +362,19 @@ def _initial_params(given: Experiment, examples: Tree) -> Tree:
             about=("params",),
         )
     return params
+
+
+def _check_engine(given: Experiment, engine: Engine, params: Tree) -> None:
+    """Refuse what this engine cannot run, in its own words if it has any."""
+    check = getattr(engine, "check", None)
+    if check is not None:
+        check(given, params)
+    elif given.model.engine is not None and isinstance(engine, CompiledEngine):
+        raise HoldfastError(
+            f"simulate: another framework computes {given.model.name}, and a CompiledEngine makes one "
+            f"program of a round; leave engine out.",
+            about=("engine",),
+        )
 
 
 def _check_loss(model: Model, params: Tree, examples: Tree, rows: int, engine: Engine) -> None:

@@ -14,6 +14,7 @@ from holdfast.evaluate import predictions
 from holdfast.evaluate.batches import in_batches
 from holdfast.metrics import Metric, find
 from holdfast.metrics.metric import Directions
+from holdfast.models.foreign import uncompiled
 from holdfast.models.model import Model
 from holdfast.trees import Tree, describe_shapes
 
@@ -26,7 +27,9 @@ def measure(
     n = count(examples)
     totals: dict[str, float] = {}
     for rows, batch in in_batches(examples):
-        for name, value in _sums(model, params, batch, rows >= 0).items():
+        with uncompiled(model):
+            sums = _sums(model, params, batch, rows >= 0)
+        for name, value in sums.items():
             totals[name] = totals.get(name, 0.0) + float(value)
     means = {name: totals[name] / n for name in sorted(totals, key=lambda name: name != "loss")}
     others = [metric for metric in metrics if metric.name not in means]
@@ -41,7 +44,8 @@ def measure_together(
     rows = np.unique(np.concatenate([tests.rows(i) for i in ids]))
     parts = []
     for kept, batch in in_batches(tree.map(lambda a: np.asarray(a)[rows], tests.examples)):
-        found = jax.device_get(_metrics(model, params, batch))
+        with uncompiled(model):
+            found = jax.device_get(_metrics(model, params, batch))
         parts.append({name: np.asarray(v, np.float64)[kept >= 0] for name, v in found.items()})
     names = sorted(parts[0], key=lambda name: name != "loss")
     values = {name: np.concatenate([part[name] for part in parts]) for name in names}
@@ -72,7 +76,8 @@ def each_example(
     predict = model.predictor.predict if output and model.predictor is not None else None
     parts: list[Any] = []
     for rows, batch in in_batches(examples):
-        found = jax.device_get(_values(model, predict, params, batch))
+        with uncompiled(model):
+            found = jax.device_get(_values(model, predict, params, batch))
         parts.append(tree.map(lambda a, rows=rows: a[rows >= 0], found))
     metrics, outputs = tree.map(lambda *several: np.concatenate(several), *parts)
     return metrics, outputs

@@ -11,6 +11,7 @@ from jax import tree
 from holdfast.errors import HoldfastError
 from holdfast.evaluate.batches import in_batches
 from holdfast.metrics.metric import Metric
+from holdfast.models.foreign import uncompiled
 from holdfast.models.model import Model
 from holdfast.trees import Tree
 
@@ -35,10 +36,11 @@ def predictions_of(model: Model, params: Tree, examples: Tree) -> np.ndarray:
     """What the model predicts of every example, in batches of bounded size."""
     assert model.predictor is not None
     predict = model.predictor.predict
-    parts = [
-        np.asarray(_predicted(predict, params, batch))[rows >= 0]
-        for rows, batch in in_batches(examples)
-    ]
+    with uncompiled(model):
+        parts = [
+            np.asarray(_predicted(predict, params, batch))[rows >= 0]
+            for rows, batch in in_batches(examples)
+        ]
     return np.concatenate(parts)
 
 

@@ -152,6 +152,12 @@ def ensemble(model: Model, optima: Optima, alpha: Any) -> Ensemble:
             f"give hf.Model(predictor=hf.models.Predictor(predict, metrics)).",
             about=("model",),
         )
+    if model.engine is not None:
+        raise HoldfastError(
+            f"ensemble: another framework computes {model.name}, whose predictions JAX cannot differentiate; "
+            f"use the same network as a model of JAX's.",
+            about=("model",),
+        )
     if model.class_weights is not None:
         raise HoldfastError(
             "ensemble: the loss of the model weights classes, and that of mixed predictions does not; give "

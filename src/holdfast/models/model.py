@@ -160,6 +160,8 @@ class Model:
             True or False by name. Kept as sorted pairs, which have a hash.
         constructor: by which function of `hf.models` it was made, noted by that function, so that a saved
             model can be made again.
+        engine: which engine runs it, of a model that another framework computes (`holdfast.torch.model`):
+            nothing that calls its functions is compiled.
 
     Example:
         >>> import holdfast as hf
@@ -209,6 +211,7 @@ class Model:
         default=None, repr=False, compare=False
     )
     constructor: Constructor | None = dataclasses.field(default=None, repr=False, compare=False)
+    engine: Any = dataclasses.field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "greater_is_better", directions(self.greater_is_better))

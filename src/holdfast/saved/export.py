@@ -39,6 +39,12 @@ def export(saved: SavedModel, path: str | Path, format: Format = "stablehlo") ->
         raise HoldfastError(
             f"export: format={format!r}; give 'stablehlo' or 'onnx'.", about=("format",)
         )
+    if saved.model.engine is not None:
+        raise HoldfastError(
+            f"export: another framework computes {saved.model.name}; export the module there, with "
+            f"saved.params as its parameters.",
+            about=("model",),
+        )
     path = Path(path)
     # jax2onnx knows layers of flax, and not what becomes of them under `vmap`.
     program, about = _program(saved, by_row=format != "onnx")

@@ -15,6 +15,7 @@ from holdfast.conformal.scores import as_score
 from holdfast.core.keys import host_key
 from holdfast.data.clients import Examples
 from holdfast.errors import HoldfastError, did_you_mean
+from holdfast.models.foreign import uncompiled
 from holdfast.models.model import Model
 from holdfast.saved import file, rows
 from holdfast.saved.calibrated import calibration_of, kappa_of, with_calibration
@@ -243,7 +244,7 @@ class SavedModel:
             return np.zeros((0, *self._output.shape[1:]), self._output.dtype)
         parts = [x[i : i + _ROWS_AT_ONCE] for i in range(0, len(x), _ROWS_AT_ONCE)]
         # As precise as it was trained, whatever this process computes with.
-        with jax.enable_x64(self.wide):
+        with jax.enable_x64(self.wide), uncompiled(self.model):
             return np.concatenate([np.asarray(self._predict(params, part)) for part in parts])
 
     @property

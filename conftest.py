@@ -1,0 +1,5 @@
+"""Examples in docstrings that need an extra are run where it is installed."""
+
+import importlib.util
+
+collect_ignore_glob = [] if importlib.util.find_spec("torch") else ["src/holdfast/torch/*"]
