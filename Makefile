@@ -4,6 +4,8 @@
 # make matrix   every method in every setting by another way that must come to the same; writes docs/combinations.md
 # make trials   kills, damages, full disks and two jobs at once for an hour (SECONDS=60: a minute), then 10,000
 #               mutated experiment files (MUTATIONS=500: fewer); counts; then every method in one and two processes
+# make deploy-check  a federation on Flower on this machine, with TLS and keys, must come to its simulation
+# make deploy-test   the same, and again while its parts are killed one after another
 # make numbers  measure what README and docs quote, store it in docs/results/, write it into the pages
 # make bench    time holdfast and its peers on the same tasks, write benchmarks/RESULTS.md (QUICK=1: headline ratios in ten minutes)
 # make docs     install and build the documentation into site/, links checked, notebooks run
@@ -13,7 +15,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 INSTALLED := .venv/installed
 TOOLS := .venv/tools
 
-.PHONY: demo test oracles matrix trials numbers bench lint format docs clean
+.PHONY: demo test oracles matrix trials deploy-check deploy-test numbers bench lint format docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/holdfast run src/holdfast/config/templates/digits.toml
@@ -33,6 +35,18 @@ trials: $(TOOLS)
 	$(BIN)/python -m tests.trials --seconds $(or $(SECONDS),3600)
 	$(BIN)/python -m tests.trials.mutations --count $(or $(MUTATIONS),10000)
 	$(BIN)/python -m tests.trials.two_processes
+
+# In an environment of its own: Flower wants older versions of what the command is drawn with, which warn.
+.venv-flower/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-flower
+	.venv-flower/bin/pip install --quiet --disable-pip-version-check -e '.[flower]' pytest pytest-xdist
+	touch $@
+
+deploy-check: .venv-flower/installed
+	.venv-flower/bin/python -m pytest -W ignore::DeprecationWarning tests/deploy/test_loopback.py
+
+deploy-test: deploy-check
+	.venv-flower/bin/python -m tests.deploy.kills
 
 lint: $(TOOLS)
 	$(BIN)/ruff format --check .

@@ -194,7 +194,12 @@ def test_commands_and_options_exist():
                 assert words[0] in {o for p in group.params for o in p.opts} | {"--help"}
                 continue
             assert words[0] in group.commands, f"{page.name}: holdfast {line}"
-            params = group.commands[words[0]].params
+            named = group.commands[words[0]]
+            # A command with commands of its own.
+            if hasattr(named, "commands") and len(words) > 1:
+                assert words[1] in named.commands, f"{page.name}: holdfast {line}"
+                named = named.commands[words[1]]
+            params = named.params
             known = {o for p in params for o in (*p.opts, *p.secondary_opts)} | {"--help"}
             assert {w for w in words if w.startswith("--")} <= known, (
                 f"{page.name}: holdfast {line}"

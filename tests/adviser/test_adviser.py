@@ -513,6 +513,19 @@ class TestCommand:
         with pytest.raises(hf.HoldfastError, match=said):
             advise_file(read(tmp_path / "mine.toml"), hf.Budget(), race=False)
 
+    def test_a_loader_that_can_sets_examples_apart_itself(self, tmp_path):
+        from holdfast.adviser.from_file import _with_validation
+        from holdfast.config.file import read
+
+        own = FILE.replace('name = "breast_cancer"', 'name = "hospitals"')
+        own = own.replace('name = "iid"\nclients = 4', 'name = "natural"')
+        for text, section in ((own, "data"), (FILE, "evaluate")):
+            (tmp_path / "mine.toml").write_text(text)
+            found = _with_validation(read(tmp_path / "mine.toml")).values
+            key = "validation_share" if section == "data" else "validation"
+            assert found[section][key] == 0.2
+            assert "validation_share" in found["data"] or "validation" in found["evaluate"]
+
     def test_training_at_the_server_before_is_where_all_begin(self, tmp_path):
         from holdfast.adviser.from_file import asked
         from holdfast.config.file import read

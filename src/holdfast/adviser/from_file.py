@@ -1,6 +1,8 @@
 """Advice on an experiment file, and a file with what was advised."""
 
+import contextlib
 import dataclasses
+import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,8 +14,9 @@ from holdfast.adviser.budget import Budget
 from holdfast.config.build import sections
 from holdfast.config.file import ExperimentFile, KeyPath, locate
 from holdfast.config.joined import Federation, federation
-from holdfast.config.making import located, make_local
+from holdfast.config.making import find, located, make_local
 from holdfast.config.population import load_dataset
+from holdfast.config.schema import FileSchema
 from holdfast.config.server import at_server
 from holdfast.config.sweep import swept_methods
 from holdfast.core.local import Local
@@ -136,8 +139,22 @@ def _with_validation(file: ExperimentFile) -> ExperimentFile:
         return file
     if load_dataset(file, ("data",), given.data).validation is not None:
         return file
+    # Where a loader can do it, what it fits and how it divides examples keep to what is set apart.
+    loader = find(file, "data", given.data["name"])
+    if "validation_share" in inspect.signature(loader).parameters and _natural(given):
+        data = {**given.data, "validation_share": _SHARE}
+        divided = dataclasses.replace(file, values={**file.values, "data": data})
+        # Not where the rows themselves say what they are for.
+        with contextlib.suppress(HoldfastError):
+            load_dataset(divided, ("data",), data)
+            return divided
     evaluate = {**file.values.get("evaluate", {}), "validation": _SHARE}
     return dataclasses.replace(file, values={**file.values, "evaluate": evaluate})
+
+
+def _natural(given: FileSchema) -> bool:
+    """Whether the data says whose examples are, those set apart too."""
+    return bool(given.partition["name"] == "natural") and "split" not in given.data
 
 
 def advised_file(file: ExperimentFile, advice: Advice) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import machine
+from holdfast.cli import deploy, machine
 from holdfast.cli.advise import advise
 from holdfast.cli.compare import compare, report
 from holdfast.cli.console import out, said_in_one_line
@@ -50,6 +50,7 @@ app = typer.Typer(
 )
 for name, function in COMMANDS.items():
     app.command(name)(said_in_one_line(function))
+app.add_typer(deploy.app, name="deploy")
 
 
 def _print_version(wanted: bool) -> None:

@@ -625,30 +625,42 @@ def one_by_one(
     return lax.scan(lambda so_far, one: exchange(so_far, *one, shared), empty, cohort)
 
 
-def federated_round(inputs: RoundInputs, visit: VisitCohort = one_by_one) -> RoundResult:
-    """A whole round: send, every client of the cohort, the two means, the server's step.
-
-    `visit` goes through the slots: one by one, several at a time, or spread over devices.
-    """
-    algorithm, server = inputs.algorithm, inputs.server
+def opened_round(inputs: RoundInputs, client: ClientState) -> Opened:
+    """The server's half before the clients'. `client` is any client's state, for its shapes."""
     slots = in_type(inputs.slots, float_type(inputs.x))
-    at = server_view(inputs)
-    client = tree.map(lambda a: a[0], inputs.client_states)
     # With select, what is heard of rows that were not sent is not what was received of them.
     alike = slots if inputs.client_round is None else None
-    opened = open_round(algorithm, at, server.wire, client, inputs.key, alike)
+    at = server_view(inputs)
+    return open_round(inputs.algorithm, at, inputs.server.wire, client, inputs.key, alike)
+
+
+def finished_round(
+    inputs: RoundInputs, opened: Opened, reply: ClientRound, visit: VisitCohort
+) -> RoundResult:
+    """The rest of a round that has begun, with every client's reply as it is asked for or has come."""
+    slots = in_type(inputs.slots, float_type(inputs.x))
     shared = Shared(
         inputs.model,
-        algorithm,
+        inputs.algorithm,
         inputs.steps,
         opened.x,
         opened.msg,
         inputs.examples,
         inputs.key,
     )
-    exchange = Exchange(of_own_population(inputs.client_round or client_round))
+    exchange = Exchange(of_own_population(reply))
     cohort = (inputs.client_states, slots)
     heard_all, (states, accepted) = visit(exchange, opened.aggregate, cohort, shared)
-    at, wire_state = at._replace(state=opened.server.rule), opened.server.wire
-    x, server = close_round(algorithm, at, wire_state, heard_all, inputs.population)
+    at, wire_state = server_view(inputs)._replace(state=opened.server.rule), opened.server.wire
+    x, server = close_round(inputs.algorithm, at, wire_state, heard_all, inputs.population)
     return RoundResult(x, server, states, accepted)
+
+
+def federated_round(inputs: RoundInputs, visit: VisitCohort = one_by_one) -> RoundResult:
+    """A whole round: send, every client of the cohort, the two means, the server's step.
+
+    `visit` goes through the slots: one by one, several at a time, or spread over devices.
+    """
+    client = tree.map(lambda a: a[0], inputs.client_states)
+    opened = opened_round(inputs, client)
+    return finished_round(inputs, opened, inputs.client_round or client_round, visit)

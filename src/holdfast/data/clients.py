@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jax import tree
@@ -101,6 +101,8 @@ class Clients:
     Flat arrays, not objects: a million clients are two arrays of integers.
     """
 
+    # Whether their examples are here; of those elsewhere, one row stands for all.
+    here: ClassVar[bool] = True
     examples: Tree
     order: np.ndarray
     offsets: np.ndarray

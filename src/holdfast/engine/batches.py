@@ -145,13 +145,21 @@ class BatchPlanner:
             all_rows[slot, :size] = mine
             own = self._order(t, client, mine, count)
             rows[slot, :count, : own.shape[1]] = own
+        pages = all_rows.reshape(slots, -1, batch)
+        return self.slots_without_rows(clients)._replace(batches=rows, pages=pages)
+
+    def slots_without_rows(self, clients: np.ndarray) -> Slot:
+        """The same where clients know themselves which of their rows they take."""
+        taken = clients >= 0
+        sizes, steps = (np.where(taken, a[clients], 0) for a in (self.sizes, self.steps))
+        none = np.zeros((len(clients), 0, self.batch_size), np.int32)
         return Slot(
             client=np.maximum(clients, 0).astype(np.int32),
             weight=sizes / self.mean_size,
             steps=steps.astype(np.int32),
-            batches=rows,
-            pages=all_rows.reshape(slots, -1, batch),
-            page_count=(-(-sizes // batch)).astype(np.int32),
+            batches=none,
+            pages=none,
+            page_count=(-(-sizes // self.batch_size)).astype(np.int32),
             population=self._population(clients),
         )
 

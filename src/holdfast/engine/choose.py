@@ -12,8 +12,8 @@ from holdfast.client_states.storage import Storage
 from holdfast.data.clients import Clients, count
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.compiled import CompiledEngine
-from holdfast.engine.feeds import Feed, Gathered, Resident, settled
-from holdfast.engine.protocol import Engine
+from holdfast.engine.feeds import Elsewhere, Feed, Gathered, Resident, settled
+from holdfast.engine.protocol import Engine, RemoteEngine
 from holdfast.trees import Tree, nbytes
 
 # Operations a round, some milliseconds; below, handing out to devices costs more than it saves.
@@ -63,6 +63,8 @@ def fits_on_a_device(clients: Clients, storage: Storage) -> bool:
 
 def choose_feed(clients: Clients, storage: Storage, engine: Engine, cohort: np.ndarray) -> Feed:
     """All examples on every device, unless there is no room or a cohort needs very few of them."""
+    if isinstance(engine, RemoteEngine):
+        return Elsewhere()
     gathered = Gathered(clients)
     if not fits_on_a_device(clients, storage):
         return gathered

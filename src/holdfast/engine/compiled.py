@@ -26,6 +26,7 @@ from holdfast.core.round import (
     RoundResult,
     Shared,
     Slot,
+    VisitCohort,
     federated_round,
     prepare_cohort,
 )
@@ -172,10 +173,15 @@ def _together(
     return lax.scan(functools.partial(_into_leaf, add), sums, ((replies, states, slots), leaf))
 
 
+def along_tree(mesh: Mesh, execution: Execution, leaf: jax.Array) -> VisitCohort:
+    """The way through a cohort on these devices, with sums along the tree."""
+    return functools.partial(_spread, mesh, execution, leaf)
+
+
 def _spread_round(
     mesh: Mesh, execution: Execution, leaf: jax.Array, inputs: RoundInputs
 ) -> RoundResult:
-    result = federated_round(inputs, functools.partial(_spread, mesh, execution, leaf))
+    result = federated_round(inputs, along_tree(mesh, execution, leaf))
     if mesh.size == 1:
         return result
     # Every process must know whose reply was accepted.

@@ -65,6 +65,18 @@ class Resident:
 
 
 @dataclasses.dataclass(frozen=True)
+class Elsewhere:
+    """Examples are where the clients are, who know which of them they take: slots name none."""
+
+    apart: bool = False
+
+    def __call__(
+        self, planner: BatchPlanner, t: int, clients: np.ndarray, devices: int
+    ) -> tuple[Slot, Tree]:
+        return planner.slots_without_rows(clients), ()
+
+
+@dataclasses.dataclass(frozen=True)
 class Gathered:
     """Only a cohort's examples are on the devices, each client's where it is at work.
 

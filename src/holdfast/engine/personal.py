@@ -31,10 +31,19 @@ def deployed_model(
     algorithm: Algorithm, x: Tree, server_state: Tree, state: Tree, client: Any
 ) -> Tree:
     """The model one client would use: the server's, unless the rule makes it personal."""
+    return deployed_with(algorithm, x, deployed_message(algorithm, x, server_state), state, client)
+
+
+def deployed_message(algorithm: Algorithm, x: Tree, server_state: Tree) -> Tree:
+    """What a client would be told beside the model, to make its own of it."""
+    msg, _ = algorithm.rule.send(pretended_server(x, server_state))
+    return addressed(msg, None)
+
+
+def deployed_with(algorithm: Algorithm, x: Tree, msg: Tree, state: Tree, client: Any) -> Tree:
+    """The model a client makes of the server's, with that message."""
     dtype = float_type(x)
     mine = hyper.of_client(algorithm, client, dtype)
-    msg, _ = algorithm.rule.send(pretended_server(x, server_state))
-    msg = addressed(msg, None)
     return mine.rule.tilt(ClientView(x, msg, state, zeros, jnp.ones((), dtype))).deployed(x)
 
 

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from holdfast.core.round import Preparation, RoundInputs, RoundResult
+from holdfast.core.round import ClientState, Preparation, RoundInputs, RoundResult
 from holdfast.engine.layout import Execution, SlotLayout
 from holdfast.trees import Tree
+
+# Of every client of a round, or of each.
+Bits = int | tuple[int, ...]
 
 
 class Placement(NamedTuple):
@@ -69,3 +72,18 @@ class Engine(Protocol):
 
     def round(self, t: int, inputs: RoundInputs, placement: Placement) -> RoundResult:
         """Round `t`, from 0."""
+
+
+@runtime_checkable
+class RemoteEngine(Protocol):
+    """An engine whose clients are elsewhere, with their examples and what they remember."""
+
+    @property
+    def mark(self) -> ClientState:
+        """What is kept here of a client before its first round, instead of its state."""
+
+    def counted(self, ids: np.ndarray, down: Bits, up: Bits) -> tuple[Bits, Bits]:
+        """Of the bits of the last round those that travelled: not everybody may have been reached."""
+
+    def facts(self, ids: np.ndarray) -> dict[str, int]:
+        """What else is to be told of the last round with these clients."""

@@ -5,7 +5,7 @@ import functools
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -23,6 +23,7 @@ from holdfast.engine.experiment import Experiment
 from holdfast.engine.flops import ClientWork
 from holdfast.engine.plan import RoundPlan, RoundPlanner, draw
 from holdfast.engine.prepare import Preparer
+from holdfast.engine.protocol import RemoteEngine
 from holdfast.engine.server import ServerPlanner
 from holdfast.engine.setup import Setup, checked
 from holdfast.engine.stacks import Stacks, in_place
@@ -40,6 +41,14 @@ from holdfast.trees import Tree, describe_shapes, float_type, nbytes, signature
 
 # Local steps of all clients, or of each population's.
 Adapt = Local | tuple[Local, ...]
+
+
+def _stays(*_: Any) -> NoReturn:
+    raise HoldfastError(
+        "deploy: examples and what clients remember are at their sites; use hf.evaluate.on(test), or "
+        "hf.evaluate.personal(tests), which sites work out.",
+        about=("evaluate",),
+    )
 
 
 class Simulation:
@@ -83,6 +92,8 @@ class Simulation:
         if experiment.server is not None:
             mean_size = setup.batches.mean_size
             self.server = ServerPlanner(experiment.server, experiment.seed, mean_size)
+        # Whose clients are elsewhere, with what they remember.
+        self.remote = setup.engine if isinstance(setup.engine, RemoteEngine) else None
         self.opening = None if setup.opening is None else Simulation(setup.opening)
         count = len(setup.clients)
         self.traffic = Traffic(setup.algorithm, setup.template, count, setup.selection)
@@ -90,7 +101,8 @@ class Simulation:
     def begin(self) -> RunState:
         """The state before the first round."""
         setup = self.setup
-        first = jax.device_get(setup.template.client)
+        kept = setup.template.client if self.remote is None else self.remote.mark
+        first = jax.device_get(kept)
         return RunState(
             round=0,
             params=setup.params,
@@ -154,6 +166,8 @@ class Simulation:
         else:
             states = state.client_states.stack(plan.clients, plan.here)
         here = plan.clients[plan.here]
+        if self.remote is None:
+            states = self.preparer.cohort(t, state.client_states, here, states)
         selection, server = setup.selection, self.server
         return RoundInputs(
             model=setup.model,
@@ -161,7 +175,7 @@ class Simulation:
             steps=steps_at(self.experiment.local, t, state.params),
             x=state.params,
             server=state.server,
-            client_states=self.preparer.cohort(t, state.client_states, here, states),
+            client_states=states,
             slots=plan.slots,
             examples=plan.examples,
             population=float(len(setup.batches.able)),
@@ -215,6 +229,10 @@ class Simulation:
             )
         cohort = tuple(int(i) for i in plan.ids)
         bits_down, bits_up = self.traffic.of_round(now, state, plan.ids)
+        told: dict[str, int] = {}
+        if self.remote is not None:
+            bits_down, bits_up = self.remote.counted(plan.ids, bits_down, bits_up)
+            told = self.remote.facts(plan.ids)
         entry = Entry(t + 1, cohort, bits_down, bits_up, left_out, self._sent(t + 1))
         state = dataclasses.replace(state, round=t + 1, ledger=state.ledger.record(entry))
         seconds = time.perf_counter() - began - compiling.seconds
@@ -224,6 +242,7 @@ class Simulation:
             "models": state.ledger.relative(entry),
             "clients": len(plan.ids),
             "left_out": len(left_out),
+            **told,
             "seconds": seconds,
             "compile_seconds": compiling.seconds,
         }
@@ -241,7 +260,7 @@ class Simulation:
         """What evaluators look at."""
         setup, t = self.setup, state.round
         now = hyper.at_round(setup.algorithm, t)
-        return EvaluationView(
+        view = EvaluationView(
             model=self.experiment.model,
             state=state,
             weights=self._weights,
@@ -255,6 +274,9 @@ class Simulation:
             flops_of=lambda clients: self._work.of_clients(t - 1, clients),
             key=round_key(self.experiment.seed, t),
         )
+        if self.remote is not None:
+            view = view._replace(personal=_stays, adapted=_stays, data_of=_stays)
+        return view
 
     @functools.cached_property
     def deploys_server_model(self) -> bool:

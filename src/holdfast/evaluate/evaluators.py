@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -215,7 +215,12 @@ class Personal(Measuring):
         return _all_named(self.name, names)
 
     def __call__(self, view: EvaluationView) -> dict[str, float]:
-        found = list(self.each(view).values())
+        return self.of_clients(view, list(self.each(view).values()))
+
+    def of_clients(
+        self, view: EvaluationView, found: Sequence[Mapping[str, float | None]]
+    ) -> dict[str, float]:
+        """What comes of what was measured of each client: the mean, and that of the worst tenth."""
         declared = self._directions(view.model)
         out = {}
         # Populations may have metrics of their own.

@@ -25,15 +25,20 @@ def measure(
     """Means of the model's metrics over examples, in batches of bounded size, and metrics of the whole
     set; None where the set has no such value."""
     n = count(examples)
-    totals: dict[str, float] = {}
+    means = {name: total / n for name, total in totals(model, params, examples).items()}
+    others = [metric for metric in metrics if metric.name not in means]
+    return means | predictions.of_set(others, model, params, examples)
+
+
+def totals(model: Model, params: Tree, examples: Tree) -> dict[str, float]:
+    """Sums of the model's metrics over examples, the loss first."""
+    found: dict[str, float] = {}
     for rows, batch in in_batches(examples):
         with uncompiled(model):
             sums = _sums(model, params, batch, rows >= 0)
         for name, value in sums.items():
-            totals[name] = totals.get(name, 0.0) + float(value)
-    means = {name: totals[name] / n for name in sorted(totals, key=lambda name: name != "loss")}
-    others = [metric for metric in metrics if metric.name not in means]
-    return means | predictions.of_set(others, model, params, examples)
+            found[name] = found.get(name, 0.0) + float(value)
+    return {name: found[name] for name in sorted(found, key=lambda name: name != "loss")}
 
 
 def measure_together(

@@ -203,6 +203,8 @@ def _folders(labels: Iterable[str]) -> list[str]:
 def _tests(given: Experiment) -> tuple[Clients | None, tuple[Metric, ...]]:
     """Every client's own test examples, and metrics of whole sets: as they were measured by, or of the test
     set some like its own."""
+    if not given.clients.here:
+        return None, ()
     several = given.evaluate if isinstance(given.evaluate, list | tuple) else [given.evaluate]
     # One with a name measures something else, such as validation examples.
     evaluators = [one for one in several if not getattr(one, "name", "")]

@@ -15,6 +15,8 @@ def as_files(
     """
     if not saving.personal:
         return content(*saving.server()), None
+    if not saving.simulation.setup.clients.here:
+        return content(*saving.server("clients' own models stay at their sites")), None
     room = saving.simulation.setup.storage.personal_bytes
     if saving.personal_bytes <= room:
         return content(*saving.server()), content(*saving.everybody())

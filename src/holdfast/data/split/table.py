@@ -56,6 +56,8 @@ def class_names(clients: Clients, names: Sequence[str]) -> list[str]:
 
 def has_classes(clients: Clients) -> bool:
     """Whether examples belong to classes, by which a split can be shown."""
+    if not clients.here:
+        return False
     if isinstance(clients.examples, Grouped):
         columns = {whose.column("y") for whose in clients.examples.whose}
         if columns != {"y"}:

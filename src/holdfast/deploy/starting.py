@@ -1,0 +1,113 @@
+"""A federation to start from: an app of a few lines, and three sites with made-up shares of the digits."""
+
+from pathlib import Path
+
+import numpy as np
+
+from holdfast.data.bundled import digits
+from holdfast.data.clients import Examples
+from holdfast.data.partition import dirichlet
+from holdfast.errors import HoldfastError, file_errors_said
+
+SITES = ("east", "north", "south")
+
+_PROJECT = """\
+[project]
+name = "study"
+version = "0.1.0"
+description = "A holdfast experiment as a Flower app"
+license = "Apache-2.0"
+dependencies = []
+
+[tool.flwr.app]
+publisher = "holdfast"
+
+[tool.flwr.app.components]
+serverapp = "study.app:server"
+clientapp = "study.app:client"
+
+# What `holdfast deploy run` may change.
+[tool.flwr.app.config]
+rounds = 5
+folder = "run"       # on the server's disk
+quorum = 1.0         # of the sites; with fewer replies a round waits
+deadline = 600.0     # seconds after which a round closes with a quorum
+"""
+
+_APP = '''\
+"""The app: Flower carries messages, and all else is in experiment.py and in each site's own file."""
+
+import holdfast.deploy
+import holdfast.flower
+
+from study.experiment import experiment
+
+
+def site(config):
+    """A SuperNode is started with --node-config 'site="/path/to/site.toml"'."""
+    return holdfast.deploy.site_from_file(config["site"], experiment())
+
+
+server = holdfast.flower.server_app(experiment)
+client = holdfast.flower.client_app(site)
+'''
+
+_EXPERIMENT = '''\
+"""What is run: the same at the server and at every site. Try another method here, by hf.simulate first."""
+
+import holdfast as hf
+import numpy as np
+
+SITES = {sites}
+# Of the shapes and types that every site has.
+EXAMPLE = hf.Examples(np.zeros((1, 64), np.float32), np.zeros(1, np.int32))
+
+
+def experiment():
+    clients = hf.deploy.population(SITES, EXAMPLE)
+    return hf.Experiment(
+        hf.algorithms.scaffold(),
+        hf.models.softmax_regression(classes=10),
+        clients,
+        hf.Local(learning_rate=0.1, epochs=1, batch_size=32),
+        # Sites measure on their own held-out examples, and send sums and counts.
+        evaluate=hf.evaluate.personal(clients),
+        seed=0,
+    )
+'''
+
+_SITE = """\
+# This file stays at the site: the server never sees it, nor the data it names.
+name = "{name}"
+folder = "{name}"          # what the site remembers, relative to this file
+
+[data]
+file = "{name}.npz"        # arrays x and y, and test_x and test_y that are held out
+"""
+
+
+@file_errors_said()
+def write_federation(folder: Path) -> None:
+    """Write the folder; refuses one that is there."""
+    if folder.exists():
+        raise HoldfastError(f"{folder} exists already; give another name, or delete it first.")
+    package = folder / "app" / "study"
+    package.mkdir(parents=True)
+    (folder / "app" / "pyproject.toml").write_text(_PROJECT)
+    (package / "__init__.py").write_text("")
+    (package / "app.py").write_text(_APP)
+    (package / "experiment.py").write_text(_EXPERIMENT.format(sites=list(SITES)))
+    places = folder / "sites"
+    places.mkdir()
+    train, _ = digits()
+    clients = dirichlet(Examples(train.x, train.y), len(SITES), 0.5, seed=0)
+    for name, own in zip(SITES, clients, strict=True):
+        held = np.arange(len(own.y)) % 5 == 0
+        np.savez(
+            places / f"{name}.npz",
+            x=own.x[~held].astype(np.float32),
+            y=own.y[~held].astype(np.int32),
+            test_x=own.x[held].astype(np.float32),
+            test_y=own.y[held].astype(np.int32),
+        )
+        (places / f"{name}.toml").write_text(_SITE.format(name=name))

@@ -1,0 +1,156 @@
+"""What server and sites must agree on, and what of an experiment can be deployed."""
+
+import dataclasses
+import functools
+import hashlib
+from typing import Any
+
+import jax
+import numpy as np
+from jax import tree
+
+from holdfast.core import hyper
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.hyper import PerClient
+from holdfast.core.local import Local
+from holdfast.core.round import Template, template
+from holdfast.core.wire import OnSite
+from holdfast.engine.experiment import Experiment
+from holdfast.errors import HoldfastError
+from holdfast.models.model import Model
+from holdfast.record.identity import describe
+from holdfast.trees import Tree, paths
+
+
+def name_of(*parts: str) -> str:
+    """A digest of words, short enough to be read out: 32 hexadecimal digits."""
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+def shape_of(examples: Tree) -> str:
+    """A digest of what one example is: names, shapes and types of its arrays."""
+    arrays = zip(paths(examples), tree.leaves(examples), strict=True)
+    return name_of(*(f"{name} {np.shape(a)[1:]} {_type(a)}" for name, a in arrays))
+
+
+def _type(array: Any) -> str:
+    # As programs have it: numbers of 64 bits in a file are no other data.
+    return str(jax.dtypes.canonicalize_dtype(array.dtype))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Task:
+    """Of an experiment what happens at a site: the algorithm, the model, the local steps."""
+
+    algorithm: Algorithm
+    model: Model
+    local: Local
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> "Task":
+        """Of an experiment; refuses one that cannot be deployed."""
+        _check(experiment)
+        assert isinstance(experiment.local, Local)
+        # As the engine has it: no round depends on how clients adapt.
+        algorithm = dataclasses.replace(experiment.algorithm, adapt=False)
+        return cls(algorithm, experiment.model, experiment.local)
+
+    @functools.cached_property
+    def algorithm_digest(self) -> str:
+        """By which a site knows the method, with all its numbers."""
+        return name_of(describe(self.algorithm))
+
+    @functools.cached_property
+    def model_digest(self) -> str:
+        """By which a site knows the model."""
+        return name_of(describe(self.model))
+
+    @functools.cached_property
+    def local_digest(self) -> str:
+        """By which a site knows the local steps."""
+        return name_of(describe(self.local))
+
+    def template(self, params: Tree) -> Template:
+        """What both sides begin with, and the shapes of what travels."""
+        return template(hyper.at_round(self.algorithm, 0), params)
+
+
+def _refuse(what: str, about: str) -> None:
+    raise HoldfastError(f"deploy: {what}", about=(about,))
+
+
+def _check(given: Experiment) -> None:
+    """Refuse what cannot be deployed, each in a line."""
+    algorithm = given.algorithm
+    if given.select:
+        _refuse("select=True is for simulations only so far; leave it out.", "select")
+    if given.clients.populations is not None or not isinstance(given.local, Local):
+        _refuse(
+            "clients are of several populations (hf.join); deploy an experiment of one population.",
+            "clients",
+        )
+    if given.first_round is not None:
+        _refuse("first_round is for simulations only so far; leave it out.", "first_round")
+    if given.stop is not None and given.stop.keep == "best":
+        _refuse(
+            "early stopping keeps what clients remembered in the best round, and sites keep the last; "
+            "give hf.EarlyStopping(..., keep='last').",
+            "stop",
+        )
+    if algorithm.adapt:
+        _refuse(
+            f"{algorithm.name} has `adapt`, local steps before a model is used, which is for simulations "
+            f"only so far; leave it out.",
+            "algorithm",
+        )
+    if algorithm.regroup is not None:
+        _refuse(
+            f"{algorithm.name} pools all data, which would have to leave the sites.", "algorithm"
+        )
+    if isinstance(algorithm.wire, OnSite):
+        _refuse(f"{algorithm.name} sends nothing, so there is nothing to deploy.", "algorithm")
+    if algorithm.wire.replicates:
+        _refuse(
+            f"the wire {type(algorithm.wire).__name__} sends changes of a copy that sites keep, which is "
+            f"for simulations only so far; use the wire inside it.",
+            "algorithm",
+        )
+    if any(
+        isinstance(leaf, PerClient) and callable(leaf.values)
+        for leaf in tree.leaves(algorithm, is_leaf=lambda leaf: isinstance(leaf, PerClient))
+    ):
+        _refuse(
+            "a PerClient is a function of a client's examples, which only its site has; give its "
+            "values, one for each site.",
+            "algorithm",
+        )
+    count = len(given.clients)
+    if algorithm.rule.traits.quiet(count).any():
+        _refuse(
+            f"{algorithm.name}: some clients neither need the model nor have anything to say; leave "
+            f"them out of the federation.",
+            "algorithm",
+        )
+
+
+def check_evaluators(evaluators: Any) -> None:
+    """Refuse evaluators that look at what sites keep."""
+    for evaluator in evaluators:
+        if getattr(evaluator, "adapt", None) is not None:
+            _refuse(
+                f"{type(evaluator).__name__} measures models after local steps, which is for simulations "
+                f"only so far; leave `adapt` out.",
+                "evaluate",
+            )
+        if getattr(evaluator, "sent", ()):
+            _refuse(
+                f"{type(evaluator).__name__} has clients send something beside training, which is for "
+                f'simulations only so far; calibrate at the server (by="server"), or leave it out.',
+                "evaluate",
+            )
+        if evaluator.keeps_last_models:
+            _refuse(
+                f"{type(evaluator).__name__} asks for the model every client trained last, which stays "
+                f"at its site; use hf.evaluate.on(test).",
+                "evaluate",
+            )
