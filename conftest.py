@@ -2,4 +2,7 @@
 
 import importlib.util
 
-collect_ignore_glob = [] if importlib.util.find_spec("torch") else ["src/holdfast/torch/*"]
+_NEEDS = {"torch": "src/holdfast/torch/*", "flwr": "src/holdfast/flower.py"}
+collect_ignore_glob = [
+    path for package, path in _NEEDS.items() if importlib.util.find_spec(package) is None
+]

@@ -109,7 +109,7 @@ def first_layer(
         >>> [(row.layer, round(row.share, 2)) for row in found.rows]
         [('hidden_0', 1.0), ('classifier', 0.15), (None, 0.0)]
         >>> found.suggested[0].masked
-        ('classifier',)
+        ('hidden_0', 'classifier')
 
     Reference: Li et al., "On the effectiveness of partial variance reduction in federated learning with
     heterogeneous data", CVPR 2023, figure 5.
