@@ -6,6 +6,9 @@ import time
 def opened(browser, address, width=1280):
     size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    # A page of an earlier test may still ask its server, which is gone; its complaints are not of this page.
+    browser.get("about:blank")
+    browser.get_log("browser")
     browser.get(address)
     wait_for(browser, "document.documentElement.dataset.ready === 'yes'")
     return browser
