@@ -34,6 +34,7 @@ from holdfast.adviser.from_file import advise_file  # noqa: E402
 from holdfast.adviser.problem import TO_TARGET, Problem  # noqa: E402
 from holdfast.adviser.work import Entry, Score  # noqa: E402
 from holdfast.config.file import read  # noqa: E402
+from holdfast.errors import HoldfastError  # noqa: E402
 from holdfast.record.versions import versions  # noqa: E402
 
 RESULTS = HERE / "results"
@@ -73,7 +74,7 @@ def _one(name: str, given: argparse.Namespace) -> None:
     experiment = read(HERE / "problems" / f"{name}.toml")
     try:
         problem = posed(experiment, goal)
-    except Exception as error:
+    except HoldfastError as error:
         if "../shared" not in experiment.path.read_text():
             raise
         print(f"{name}: not here ({error})")

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from holdfast.adviser.candidates import BASELINE, Contestant, common
+from holdfast.adviser.course import Course
 from holdfast.adviser.facts import facts
 from holdfast.adviser.from_file import asked
 from holdfast.adviser.problem import TO_TARGET, Problem, problem
-from holdfast.adviser.race import Course
+from holdfast.adviser.race import by_contestant, mean_reached
 from holdfast.adviser.work import ALONE, Entry, Score, reached
 from holdfast.config.file import ExperimentFile
 from holdfast.engine.setup import checked
@@ -128,30 +129,19 @@ def hindsight(problem: Problem, course: Course) -> dict[str, tuple[Contestant, l
     rounds = problem.rounds
     grid = contestants(problem)
     first = course.run("grid", [Entry(c, CHOOSING[0], rounds) for c in grid])
-    kept = _best(problem, _by_contestant(first), _KEPT)
+    kept = _best(problem, by_contestant(first), _KEPT)
     again = course.run("again", [Entry(c, s, rounds) for c in kept for s in CHOOSING])
-    means = _by_contestant(again)
+    means = by_contestant(again)
     best = _best(problem, means, 1)
     if problem.goal not in TO_TARGET:
         # The best two once more, after local steps of clients' own.
-        order = sorted(best, key=lambda c: _mean(problem, means[c]))
+        order = sorted(best, key=lambda c: mean_reached(problem, means[c]))
         shared = [c for c in order if c.name not in (ALONE, "flix")][:2]
         adapted = [dataclasses.replace(c, adapt=True) for c in shared]
         best = [*best, *adapted]
     measured = course.run("measure", [Entry(c, s, rounds) for c in best for s in MEASURING])
-    scores = _by_contestant(measured)
+    scores = by_contestant(measured)
     return {c.method: (c, scores[c]) for c in best}
-
-
-def _by_contestant(found: Mapping[Entry, Score]) -> dict[Contestant, list[Score]]:
-    each: dict[Contestant, list[Score]] = {}
-    for entry, score in found.items():
-        each.setdefault(entry.contestant, []).append(score)
-    return each
-
-
-def _mean(problem: Problem, scores: Sequence[Score]) -> float:
-    return float(np.mean([reached(problem, s) for s in scores]))
 
 
 def _best(
@@ -159,7 +149,7 @@ def _best(
 ) -> list[Contestant]:
     """The best few of every method."""
     kept: dict[str, list[Contestant]] = {}
-    for contestant in sorted(found, key=lambda c: _mean(problem, found[c])):
+    for contestant in sorted(found, key=lambda c: mean_reached(problem, found[c])):
         own = kept.setdefault(contestant.method, [])
         if len(own) < count:
             own.append(contestant)

@@ -274,8 +274,8 @@ class _Stages:
         """More seeds for those that cannot be told from the best."""
         doubtful = list(chosen)
         for seed in range(seeds, _MOST_SEEDS):
-            finals = _by_contestant(self._finals(doubtful, seed))
-            first, *others = sorted(finals, key=lambda c: _mean(self.problem, finals[c]))
+            finals = by_contestant(self._finals(doubtful, seed))
+            first, *others = sorted(finals, key=lambda c: mean_reached(self.problem, finals[c]))
             tied = [c for c in others if difference(self.problem, finals[first], finals[c]).is_tie]
             doubtful = [first, *tied]
             if not tied or self._room("more", turn=seed) < len(doubtful):
@@ -334,21 +334,23 @@ class _Stages:
         return max(1, min(length, int(most)))
 
 
-def _by_contestant(found: Mapping[Entry, Score]) -> dict[Contestant, list[Score]]:
+def by_contestant(found: Mapping[Entry, Score]) -> dict[Contestant, list[Score]]:
+    """Scores of every contestant, in the order of its runs."""
     each: dict[Contestant, list[Score]] = {}
     for entry, score in found.items():
         each.setdefault(entry.contestant, []).append(score)
     return each
 
 
-def _mean(problem: Problem, scores: Sequence[Score]) -> float:
+def mean_reached(problem: Problem, scores: Sequence[Score]) -> float:
+    """What contestants are ordered by, the smaller the better: the mean over seeds."""
     return float(np.mean([reached(problem, s) for s in scores]))
 
 
 def _order(problem: Problem, found: Mapping[Entry, Score]) -> list[Contestant]:
     """Best first, by the mean over seeds."""
-    each = _by_contestant(found)
-    return sorted(each, key=lambda c: _mean(problem, each[c]))
+    each = by_contestant(found)
+    return sorted(each, key=lambda c: mean_reached(problem, each[c]))
 
 
 def _best_of_each(ranked: Sequence[Contestant]) -> list[Contestant]:

@@ -9,8 +9,8 @@ import numpy as np
 from holdfast.adviser.candidates import Contestant
 from holdfast.adviser.gaps import Gap, difference
 from holdfast.adviser.problem import TO_TARGET, Problem
-from holdfast.adviser.race import Race
-from holdfast.adviser.work import Score, reached
+from holdfast.adviser.race import Race, mean_reached
+from holdfast.adviser.work import reached
 
 # Among methods that cannot be told apart and are as near as this, the plainest is advised.
 _NEAR = {"rounds": 1.05, "megabytes": 1.05, "seconds": 1.05, "quality": 0.003, "worst_tenth": 0.003}
@@ -60,7 +60,7 @@ class Place:
 def ranking(problem: Problem, race: Race) -> list[Place]:
     """All methods that ran, finalists first, each with its best hyper-parameters."""
     finals = {c: race.last(c)[1] for c in race.finalists}
-    order = sorted(finals, key=lambda c: _mean(problem, finals[c]))
+    order = sorted(finals, key=lambda c: mean_reached(problem, finals[c]))
     best = finals[order[0]]
     places = []
     for contestant in order:
@@ -73,7 +73,7 @@ def ranking(problem: Problem, race: Race) -> list[Place]:
 
     def far(contestant: Contestant) -> tuple[float, float]:
         rounds, scores = race.last(contestant)
-        return -rounds, _mean(problem, scores)
+        return -rounds, mean_reached(problem, scores)
 
     for contestant in sorted(others, key=far):
         rest.setdefault(contestant.method, contestant)
@@ -95,10 +95,6 @@ def recommended(problem: Problem, places: Sequence[Place]) -> Place:
         return place.contestant.adapt, _PLAIN.index(name) if name in _PLAIN else len(_PLAIN)
 
     return min([best, *filter(equal, places)], key=plain)
-
-
-def _mean(problem: Problem, scores: Sequence[Score]) -> float:
-    return float(np.mean([reached(problem, s) for s in scores]))
 
 
 def _place(
