@@ -24,23 +24,8 @@ KINDS = ("client", "supernode", "server", "superlink")
 _SUBMITTED = 6  # times at most
 
 
-def processes(home: Path, word: str) -> list[int]:
-    """Processes of this federation, by its folder in their environment and a word of their command."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            environment = (path / "environ").read_bytes()
-            arguments = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except (OSError, UnicodeDecodeError):  # it has ended, or is somebody else's
-            continue
-        if f"FLWR_HOME={home}".encode() in environment and word in arguments:
-            found.append(int(path.name))
-    return found
-
-
 def kill(federation: LocalFederation, kind: str) -> str:
     """Kill one such process; says which."""
-    home = federation.folder / "flower"
     if kind == "supernode":
         name = random.choice(list(federation.sites))
         os.kill(federation.processes[f"site-{name}"].pid, signal.SIGKILL)
@@ -49,7 +34,7 @@ def kill(federation: LocalFederation, kind: str) -> str:
     if kind == "superlink":
         federation.processes["superlink"].kill()
         federation.processes["superlink"].wait()
-        for pid in processes(home, "flwr-serverapp") + processes(home, "superexec"):
+        for pid in federation.started("flwr-serverapp") + federation.started("superexec"):
             os.kill(pid, signal.SIGKILL)
         federation.start_superlink()
         for name, process in federation.processes.items():
@@ -57,7 +42,7 @@ def kill(federation: LocalFederation, kind: str) -> str:
                 federation.start_site(name.removeprefix("site-"))
         return "the SuperLink"
     word = {"client": "flwr-clientapp", "server": "flwr-serverapp"}[kind]
-    there = processes(home, word)
+    there = federation.started(word)
     if not there:
         return ""
     os.kill(random.choice(there), signal.SIGKILL)

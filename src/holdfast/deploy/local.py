@@ -16,7 +16,8 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from types import FrameType
+from typing import IO, Any
 
 from holdfast.deploy.keys import write_keys
 from holdfast.errors import HoldfastError
@@ -156,6 +157,7 @@ class LocalFederation:
         self.keys = self.folder / "keys"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._logs: list[IO[bytes]] = []
+        self._before: Any = None  # what SIGTERM did before
         self._ports = _free_ports(1 + len(sites))
         self.folder.mkdir(parents=True, exist_ok=True)
         certificate = None if insecure else self.keys / "ca.crt"
@@ -167,6 +169,9 @@ class LocalFederation:
         return f"127.0.0.1:{self._ports[0]}"
 
     def __enter__(self) -> "LocalFederation":
+        # Told to end, a Python process ends without leaving its `with`. Signals are for the main thread only.
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGTERM, _interrupted)
         try:
             self._start()
         except BaseException:
@@ -178,9 +183,28 @@ class LocalFederation:
         for process in reversed(self.processes.values()):
             end(process)
         self.processes.clear()
+        # The server's process has a session of its own, and outlives a SuperLink that was killed.
+        end_all(self.started())
         for log in self._logs:
             log.close()
         self._logs.clear()
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, self._before)
+            self._before = None
+
+    def started(self, word: str = "") -> list[int]:
+        """Processes of this federation: by its folder in their environment, and a word of their command."""
+        mark = f"FLWR_HOME={self.connection.environment['FLWR_HOME']}".encode()
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                environment = (path / "environ").read_bytes().split(b"\0")
+                arguments = (path / "cmdline").read_bytes().replace(b"\0", b" ")
+            except OSError:  # it has ended, or is somebody else's
+                continue
+            if mark in environment and word.encode() in arguments and int(path.name) != os.getpid():
+                found.append(int(path.name))
+        return found
 
     def _start(self) -> None:
         if not self.insecure:
@@ -254,6 +278,29 @@ def _answers(port: int) -> bool:
     with contextlib.closing(socket.socket()) as one:
         one.settimeout(1.0)
         return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def end_all(processes: Sequence[int]) -> None:
+    """End processes that are not children of this one."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        for pid in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sign)
+        until = time.monotonic() + _END
+        while any(_is_alive(pid) for pid in processes) and time.monotonic() < until:
+            time.sleep(0.05)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        # Who has ended and is not waited for yet has a state of Z; its name before may have any characters.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return False
 
 
 def end(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:
