@@ -268,21 +268,23 @@ def _check_padding(case: Case) -> None:
     # If one client holds all the data, there is no slot to spare.
     if count == 1:
         return
-    steps = np.where(np.arange(count) < count - 1, slots.steps, 0).astype(slots.steps.dtype)
+    # Of two clients, one with a step more than the other: what is not compiled takes its time.
+    kept = min(2, count - 1)
+    steps = np.where(np.arange(count) < kept, slots.steps, 0).astype(slots.steps.dtype)
     unused = np.full_like(slots.batches[:, :3], -1)
     emptied = given.changed(steps=steps)
     wider = emptied.changed(batches=np.concatenate([slots.batches, unused], axis=1))
     # Without compilation, so that no program is made for the one comparison.
-    plain = given.changed(order=np.arange(count - 1)).run(DebugEngine())
+    plain = given.changed(order=np.arange(kept)).run(DebugEngine())
     debugged, padded = wider.run(DebugEngine()), emptied.run()
     _require_close(debugged[:2], plain[:2], "results with and without padding", 1e-6)
     for states in (debugged.client_states, padded.client_states):
-        kept = tree.map(lambda a: a[: count - 1], states)
-        _require_close(kept, plain.client_states, "client states under padding")
-    _require_close(padded[:2], plain[:2], "the program with an empty slot and a round without")
+        present = tree.map(lambda a: a[:kept], states)
+        _require_close(present, plain.client_states, "client states under padding")
+    _require_close(padded[:2], plain[:2], "the program with empty slots and a round without")
     both = (padded.client_states, given.inputs.client_states)
-    after, before = tree.map(lambda a: np.asarray(a)[-1], both)
-    _require_same(after, before, "an empty slot's client state before and after the round")
+    after, before = tree.map(lambda a: np.asarray(a)[kept:], both)
+    _require_same(after, before, "empty slots' client states before and after the round")
 
 
 def _check_empty_client(case: Case) -> None:

@@ -138,7 +138,7 @@ def joint_problem(seed):
     return clients, optimum
 
 
-def distance(rule, seed=0, cohort=None, rounds=600, step=0.05):
+def distance(rule, seed=0, cohort=None, rounds=400, step=0.05):
     clients, optimum = joint_problem(seed)
     local = hf.Local(step, steps=5)
     result = hf.simulate(

@@ -306,7 +306,7 @@ def test_where_the_plus_methods_end(name, x64):
             QUADRATIC,
             problem.clients.clients,
             hf.Local(0.1, steps=10),
-            500,
+            250,
             server=hf.Server(problem.server.examples, hf.Local(STEP, steps=steps)),
         )
         far[steps] = np.abs(np.asarray(run.params) - problem.optimum).max()

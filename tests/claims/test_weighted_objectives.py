@@ -48,7 +48,7 @@ def test_each_weighting_has_its_minimiser(name, cohort, x64):
     local = hf.Local(0.1, steps=60 if "split" in name else 5)
     ends = {
         weighting: hf.simulate(
-            METHODS[name](weighting), QUADRATIC, clients, local, 500, cohort=COHORTS[cohort]
+            METHODS[name](weighting), QUADRATIC, clients, local, 300, cohort=COHORTS[cohort]
         ).params
         for weighting in ("uniform", "examples")
     }

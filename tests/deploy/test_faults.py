@@ -89,9 +89,14 @@ def test_a_server_that_ends_goes_on_from_its_save(given, undisturbed, tmp_path):
     for t in (1, 2, 4):
         with pytest.raises(EndedError):
             hf.deploy.run(
-                given, post, 5, tmp_path / "run", on_round=lambda state, t=t: after(t, state)
+                given,
+                post,
+                5,
+                tmp_path / "run",
+                patience=QUICK,
+                on_round=lambda state, t=t: after(t, state),
             )
-    run = hf.deploy.run(given, post, rounds=5, checkpoint=tmp_path / "run")
+    run = hf.deploy.run(given, post, rounds=5, checkpoint=tmp_path / "run", patience=QUICK)
     require_undisturbed(run, there, undisturbed)
 
 
@@ -104,9 +109,9 @@ def test_rounds_that_the_server_never_saved_are_taken_again(given, undisturbed, 
             raise EndedError
 
     with pytest.raises(EndedError):
-        hf.deploy.run(given, InProcess(there), 5, store, on_round=end)
+        hf.deploy.run(given, InProcess(there), 5, store, patience=QUICK, on_round=end)
     assert [path.stem for path in store.files()] == ["round-00000002"]
-    run = hf.deploy.run(given, InProcess(there), rounds=5, checkpoint=store)
+    run = hf.deploy.run(given, InProcess(there), rounds=5, checkpoint=store, patience=QUICK)
     require_undisturbed(run, there, undisturbed)
 
 
@@ -234,7 +239,7 @@ def test_a_message_that_is_lost_without_a_word_is_sent_again(given, undisturbed,
             return arrived
 
     there = sites(given, tmp_path)
-    patience = Patience(deadline=0.2, give_up=60)
+    patience = Patience(deadline=0.2, retry=0.2, give_up=60)
     post = Forgetful(there)
     post.dropped = 4
     # All have said who they are before anything is lost.

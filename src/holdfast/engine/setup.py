@@ -385,7 +385,8 @@ def _check_loss(model: Model, params: Tree, examples: Tree, rows: int, engine: E
         losses = model.losses(params, repeated, key)
     else:
         try:
-            losses = jax.eval_shape(model.losses, params, batch, key)
+            # The function itself: JAX remembers what it has traced, and a study's methods share a model.
+            losses = jax.eval_shape(model.loss, params, batch, key)
         # Whatever the model's library raises.
         except Exception as error:
             asked, where = of_traced_value(error), place(error)

@@ -116,7 +116,8 @@ def check_examples(
     model.check_examples(examples, "evaluate", ("data",))
     batch = tree.map(lambda a: jax.ShapeDtypeStruct((2, *a.shape[1:]), a.dtype), examples)
     try:
-        values = jax.eval_shape(model.measure, params, batch)
+        # The function itself where there is one: JAX remembers what it has traced.
+        values = jax.eval_shape(model.metrics or model.measure, params, batch)
     except Exception as error:  # whatever the model's library raises
         raise HoldfastError(
             f"evaluate: the model cannot take examples of {describe_shapes(batch)}: "
