@@ -80,7 +80,19 @@ def fit(clients: Sequence[Columns], settings: Settings, who: str = "table") -> P
     """
     words = set[str]().union(*(words_in(rows, settings.missing_values) for rows in clients))
     questions = settings.questions(list(clients[0]), words)
-    found = merge([summary(rows, questions, settings.missing_values) for rows in clients])
+    answers = [summary(rows, questions, settings.missing_values) for rows in clients]
+    return put_together(answers, questions, words, settings, who)
+
+
+def put_together(
+    answers: Sequence[Summary],
+    questions: Sequence[Question],
+    words: set[str],
+    settings: Settings,
+    who: str = "table",
+) -> Preprocessing:
+    """A preprocessing from what clients answered; `words` are the columns that somebody has words in."""
+    found = merge(answers)
     _check(found, questions, words, settings, who)
     inputs = [
         _number(q.name, found[q.name], settings)

@@ -9,13 +9,15 @@ import numpy as np
 from holdfast.data.adapters.arrays import TargetKind
 from holdfast.data.preprocessing.columns import MissingValues, numbers, text, texts
 from holdfast.data.preprocessing.fit import Settings, fit
-from holdfast.data.preprocessing.fitted import Number, Target
+from holdfast.data.preprocessing.fitted import Number, Preprocessing, Target
 from holdfast.data.tables.files import RawTable
 from holdfast.errors import HoldfastError, did_you_mean
 
 # Whole numbers that differ more than classes do: a file must say what they are.
-_MOST_CLASSES = 100
+MOST_CLASSES = 100
 _MOST_NAMED = 4
+# The column that a regression's numbers are asked for by.
+TARGET = "target"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -50,12 +52,12 @@ def read_label(
             about=("positive",),
         )
     found = numbers(values, missing.column(label))
-    if positive is None and (kind == "regression" or (kind is None and _fractional(found))):
+    if positive is None and (kind == "regression" or (kind is None and fractional(found))):
         return _regression(table, label, found, said, who)
     different = sorted(set(said), key=_order)
     if positive is not None:
         return _binary(label, said, different, positive, names, who)
-    if kind is None and found is not None and len(different) > _MOST_CLASSES:
+    if kind is None and found is not None and len(different) > MOST_CLASSES:
         raise HoldfastError(
             f"{who}: `{label}` has {len(different)} different whole numbers; say "
             f'target = "regression" or target = "classification".',
@@ -79,7 +81,8 @@ def read_label(
     return Labels(np.array([place[s] for s in said], np.int32), tuple(order))
 
 
-def _fractional(found: np.ndarray | None) -> bool:
+def fractional(found: np.ndarray | None) -> bool:
+    """Whether these are numbers, and not all of them whole."""
     return found is not None and bool((found != np.round(found)).any())
 
 
@@ -144,9 +147,14 @@ def _together(names: Sequence[str], many: str) -> str:
 
 def fit_target(clients: Sequence[np.ndarray], who: str) -> Target:
     """How the numbers of a regression are scaled: by mean and deviation of all clients' training rows."""
-    made = fit([{"target": y} for y in clients], Settings(), who).inputs[0]
-    assert isinstance(made, Number)
-    return Target(made.centre, made.scale)
+    return target_of(fit([{TARGET: y} for y in clients], Settings(), who))
+
+
+def target_of(made: Preprocessing) -> Target:
+    """The scale of the only column."""
+    one = made.inputs[0]
+    assert isinstance(one, Number)
+    return Target(one.centre, one.scale)
 
 
 def class_weights(

@@ -128,13 +128,13 @@ def table(
     """
     design = Design(test_share, validation_share, names_of(leave_out), unseen, seed)
     settings = Settings(
-        scale, missing, indicator, names_of(categorical), one_hot, _missing_values(na_values)
+        scale, missing, indicator, names_of(categorical), one_hot, missing_values(na_values)
     )
     raw = read_table(path, WHO, columns, separator, "path")
     own_clients = None if client is None else names_of(client)
     said = {"split": split, "group": group, "time": time}
     special = {"label": label, "client": own_clients} | said
-    inputs = _inputs(raw, special, features, names_of(ignore), settings.categorical)
+    inputs = inputs_of(raw, special, features, names_of(ignore), settings.categorical)
     told: np.ndarray | None = None
     per_file = own_clients is None and len(raw.files) > 1
     if test_path is not None:
@@ -165,7 +165,9 @@ def table(
     return dataclasses.replace(found, ordered=group is not None or time is not None)
 
 
-def _missing_values(given: Any) -> MissingValues:
+def missing_values(given: Any) -> MissingValues:
+    """What stands for a missing value, as `na_values` has it."""
+
     def listed(values: Any) -> tuple[str, ...]:
         several = values if isinstance(values, list | tuple) else [values]
         return tuple(str(text(value)) for value in several)
@@ -176,7 +178,7 @@ def _missing_values(given: Any) -> MissingValues:
     return MissingValues(own.pop(_EVERYWHERE, ()), tuple(own.items()))
 
 
-def _inputs(
+def inputs_of(
     raw: RawTable,
     special: Mapping[str, Any],
     features: Sequence[str] | None,
