@@ -223,8 +223,8 @@ class TableApart:
         found = self._numbers
         if found is None or not np.isfinite(found).all():
             raise HoldfastError(
-                f"{WHO}: column `{self.given.label}` is no finite number in every row, and it is a regression "
-                f"for all sites.",
+                f"{WHO}: column `{self.given.label}` is no finite number in every row, and it is a "
+                f"regression for all sites.",
                 about=("label",),
             )
         return found
