@@ -161,3 +161,30 @@ def test_wrong_numbers_are_refused(wrong):
         hf.diagnose.cka(batch(), **wrong)
     with pytest.raises(hf.HoldfastError, match="cka: 2 examples; give at least 3"):
         run(evaluate=hf.diagnose.cka(jax.tree.map(lambda a: a[:2], batch())))
+
+
+def test_layers_of_joined_populations_are_found_where_examples_say_whose_they_are():
+    train, test = hf.data.digits()
+    halves = [hf.Examples(train.x[i:80:2], train.y[i:80:2]) for i in range(2)]
+    parts = [hf.data.partition.iid(half, clients=2) for half in halves]
+    models = hf.models.mlp([8], classes=10), hf.models.mlp([8], classes=10, l2=0.1)
+    joined = hf.join(
+        [hf.Population(c, m, name=n) for c, m, n in zip(parts, models, "ab", strict=True)]
+    )
+    local = hf.Local(0.1, steps=2, batch_size=5)
+
+    def measured(examples, features=None):
+        evaluator = hf.diagnose.cka(examples, every=1, rows=20, features=features)
+        return hf.simulate(
+            hf.algorithms.fedavg(), **joined, local=local, rounds=1, evaluate=evaluator
+        ).history
+
+    own = joined.of("b", test)
+    found = measured(own)
+    by_hand = measured(
+        own, lambda params, batch: {"last": models[1].output(params, batch.examples)}
+    )
+    assert found["cka/classifier"][0] == pytest.approx(by_hand["cka/last"][0], abs=1e-6)
+    assert found["cka/hidden_0"][0] > 0
+    with pytest.raises(hf.HoldfastError, match=r"joined.of\('a', examples\)"):
+        measured(test)

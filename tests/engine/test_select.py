@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -12,6 +13,7 @@ from holdfast.core import hyper
 from holdfast.engine import select_trial
 from holdfast.engine.setup import checked
 from holdfast.engine.simulation import Simulation
+from holdfast.models.model import probability_metrics
 from holdfast.record.ledger import Entry
 from tests.problems import largest_difference, same_bits
 
@@ -337,3 +339,44 @@ def test_a_model_without_tables_and_a_table_without_a_leaf_are_refused():
     wrong = dataclasses.replace(MODEL, tables=(hf.Table("tabel", ("x",)),))
     with pytest.raises(hf.HoldfastError, match="a table `tabel` but its leaves are context/bias"):
         hf.simulate(hf.algorithms.fedavg(), wrong, clients, hf.Local(0.1), 1, select=True)
+
+
+def test_sets_are_those_of_the_run_with_the_full_table():
+    def scores(params, batch):
+        return params["table"][batch.x].sum(1)
+
+    def loss(params, batch, key=None):
+        return optax.softmax_cross_entropy_with_integer_labels(scores(params, batch), batch.y)
+
+    model = hf.Model(
+        lambda key, examples: {"table": jnp.zeros((ITEMS, 3))},
+        loss,
+        predictor=hf.models.Predictor(
+            lambda params, batch: jax.nn.softmax(scores(params, batch)),
+            probability_metrics,
+            "classes",
+        ),
+        tables=(hf.Table("table", ("x",)),),
+    )
+
+    def drawn(seed, n):
+        part = viewers(seed, (n,))[0]
+        return hf.Examples(part.x, part.y % 3)
+
+    clients = hf.Clients.from_datasets([drawn(seed, 12) for seed in range(4)])
+    evaluator = hf.conformal.evaluate(drawn(5, 40), drawn(6, 40), kappa=0.2)
+    small, full = (
+        hf.simulate(
+            hf.algorithms.fedavg(),
+            model,
+            clients,
+            hf.Local(0.5, steps=3, batch_size=3),
+            3,
+            select=select,
+            evaluate=evaluator,
+        ).history
+        for select in (True, False)
+    )
+    assert small["bytes_down"].sum() < full["bytes_down"].sum()
+    for name in ("coverage", "set_size"):
+        assert small[name].tolist() == full[name].tolist()

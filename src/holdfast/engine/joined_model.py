@@ -132,6 +132,18 @@ def joined_model(
             return models[batch.population].predict(params, batch.examples)
         return unnamed("predict").predict(params, batch)
 
+    def output(params: Tree, batch: Tree) -> jax.Array:
+        if isinstance(batch, Grouped):
+            raise HoldfastError(
+                f"output: examples of {', '.join(names)} are given together; give "
+                f"joined.of({names[0]!r}, examples), joined being what hf.join returned.",
+                about=("data",),
+            )
+        named = isinstance(batch, OfPopulation)
+        own = models[batch.population] if named else unnamed("output")
+        assert own.output is not None
+        return own.output(params, batch.examples if named else batch)
+
     def of_predictions(found: jax.Array, batch: Tree) -> dict[str, jax.Array]:
         own = models[batch.population] if isinstance(batch, OfPopulation) else unnamed("predict")
         assert own.predictor is not None
@@ -157,6 +169,7 @@ def joined_model(
         greater_is_better=_declared(models, names),
         # Of one population's examples, which say whose they are.
         predictor=Predictor(predict, of_predictions) if all(m.predictor for m in models) else None,
+        output=output if all(m.output for m in models) else None,
     )
 
 
