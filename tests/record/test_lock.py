@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +31,24 @@ def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path):
         assert "Wait until it ends or stop it" in said
     with held(tmp_path):
         pass
+
+
+def test_what_a_child_has_inherited_holds_nothing(tmp_path):
+    # A child that another thread is just starting has copies of all open files for an instant.
+    with held(tmp_path):
+        files = {
+            int(f.name): os.readlink(f) for f in Path("/proc/self/fd").iterdir() if f.is_symlink()
+        }
+        copies = [
+            os.dup(number) for number, path in files.items() if path == str(tmp_path / "lock")
+        ]
+    try:
+        assert copies
+        with held(tmp_path):
+            pass
+    finally:
+        for copy in copies:
+            os.close(copy)
 
 
 @pytest.mark.parametrize("name", ["lock", "lock-1"])

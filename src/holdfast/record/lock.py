@@ -130,7 +130,7 @@ def _refuse_left(folder: Path, first: int) -> None:
 @contextlib.contextmanager
 def _taken(folder: Path, name: str) -> Iterator[None]:
     # The file stays: were it removed, two runs could each hold one of that name.
-    with open(folder / name, "a+b") as file:
+    with open(folder / name, "a+b") as file, contextlib.ExitStack() as until:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -144,6 +144,10 @@ def _taken(folder: Path, name: str) -> Iterator[None]:
                 HoldfastWarning,
                 stacklevel=2,
             )
+        else:
+            # Said rather than left to closing: a child that another thread is just starting has a
+            # copy of this file until it runs its own program, and would hold the lock that long.
+            until.callback(fcntl.flock, file, fcntl.LOCK_UN)
         _sign(file)
         yield
 
