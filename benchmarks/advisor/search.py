@@ -13,8 +13,8 @@ from holdfast.adviser.candidates import BASELINE, Contestant, common
 from holdfast.adviser.course import Course
 from holdfast.adviser.facts import facts
 from holdfast.adviser.from_file import asked
+from holdfast.adviser.order import by_contestant
 from holdfast.adviser.problem import TO_TARGET, Problem, problem
-from holdfast.adviser.race import by_contestant, mean_reached
 from holdfast.adviser.work import ALONE, Entry, Score, reached
 from holdfast.config.file import ExperimentFile
 from holdfast.engine.setup import checked
@@ -50,6 +50,9 @@ PERSONAL: Mapping[str, Sequence[Mapping[str, Any]]] = {
 # each method, is measured by others, which chose nothing.
 CHOOSING, MEASURING = (10, 11, 12), (20, 21, 22, 23, 24)
 _KEPT = 3
+# Draws of test rows and partition where one has too few rows, which is where the standard error exceeds this.
+DRAWS = 5
+_UNCERTAIN = 0.005
 
 
 def posed(file: ExperimentFile, goal: str | None) -> Problem:
@@ -70,13 +73,34 @@ def posed(file: ExperimentFile, goal: str | None) -> Problem:
     )
 
 
+def is_uncertain(problem: Problem, quality: float) -> bool:
+    """Whether test rows are so few that the standard error of a quality exceeds half a point."""
+    if problem.goal in TO_TARGET or not problem.greater:
+        return False
+    rows = len(np.unique(problem.held_out.order))
+    if problem.goal == "worst_tenth":
+        rows = max(1, rows // 10)
+    return bool(np.sqrt(quality * (1 - quality) / rows) > _UNCERTAIN)
+
+
+def redrawn(file: ExperimentFile, draw: int) -> ExperimentFile:
+    """The file with other test rows and another partition; the first is the file itself."""
+    if draw == 0:
+        return file
+    data, partition = file.values["data"], file.values["partition"]
+    data = {"name": data} if isinstance(data, str) else data
+    values = {**file.values, "data": {**data, "seed": draw}}
+    if partition != "natural":
+        values["partition"] = {**partition, "seed": draw}
+    return dataclasses.replace(file, values=values)
+
+
 @contextlib.contextmanager
-def course(problem: Problem, folder: Path | None, name: str) -> Iterator[Course]:
-    """Where runs happen, on all cores."""
+def courses(problems: Sequence[Problem], folder: Path | None, name: str) -> Iterator[list[Course]]:
+    """Where runs of each happen, on all cores."""
     with contextlib.ExitStack() as stack:
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        folder.mkdir(parents=True, exist_ok=True)
         executor = stack.enter_context(LocalExecutor(1))
         jobs = min(machine.cores(), machine.room_for_processes(as_this_one=True))
 
@@ -84,8 +108,12 @@ def course(problem: Problem, folder: Path | None, name: str) -> Iterator[Course]
             if done % 10 == 0 or done == of:
                 print(f"\r{name}: {stage} {done} of {of} runs   ", end="", flush=True)
 
-        found = Course(problem, folder, executor, jobs, say)
-        stack.enter_context(found.open())
+        found = []
+        for number, problem in enumerate(problems):
+            own = folder / f"draw-{number}" if number else folder
+            own.mkdir(parents=True, exist_ok=True)
+            found.append(Course(problem, own, executor, jobs, say))
+            stack.enter_context(found[-1].open())
         yield found
         print()
 
@@ -135,7 +163,7 @@ def hindsight(problem: Problem, course: Course) -> dict[str, tuple[Contestant, l
     best = _best(problem, means, 1)
     if problem.goal not in TO_TARGET:
         # The best two once more, after local steps of clients' own.
-        order = sorted(best, key=lambda c: mean_reached(problem, means[c]))
+        order = sorted(best, key=lambda c: _reached(problem, means[c]))
         shared = [c for c in order if c.name not in (ALONE, "flix")][:2]
         adapted = [dataclasses.replace(c, adapt=True) for c in shared]
         best = [*best, *adapted]
@@ -144,16 +172,69 @@ def hindsight(problem: Problem, course: Course) -> dict[str, tuple[Contestant, l
     return {c.method: (c, scores[c]) for c in best}
 
 
+def around(problem: Problem, labels: Sequence[str]) -> list[Contestant]:
+    """The best of every method on the first draw, and the step sizes beside its own."""
+    grid = contestants(problem)
+    known = {c.label: c for c in grid}
+    known |= {c.label: c for c in (dataclasses.replace(c, adapt=True) for c in grid)}
+    found = []
+    for label in labels:
+        best = known[label]
+        alike = [
+            c
+            for c in known.values()
+            if (c.name, c.arguments, c.adapt) == (best.name, best.arguments, best.adapt)
+        ]
+        rates = sorted({float(c.learning_rate or 0) for c in alike})
+        at = rates.index(float(best.learning_rate or 0))
+        near = rates[max(0, at - 1) : at + 2]
+        found += [c for c in alike if c.learning_rate in near]
+    return found
+
+
+def over_draws(
+    problems: Sequence[Problem], courses: Sequence[Course], labels: Sequence[str]
+) -> dict[str, tuple[Contestant, list[Score]]]:
+    """The best step size of every method by all draws' tests, and what it comes to with a seed on each that
+    chose nothing."""
+    tried = around(problems[0], labels)
+    found = by_contestant(
+        measured_over_draws(problems, courses, tried, [CHOOSING[0]] * len(problems))
+    )
+    best = _best(problems[0], found, 1)
+    scores = by_contestant(measured_over_draws(problems, courses, best, MEASURING))
+    return {c.method: (c, scores[c]) for c in best}
+
+
+def measured_over_draws(
+    problems: Sequence[Problem],
+    courses: Sequence[Course],
+    who: Sequence[Contestant],
+    seeds: Sequence[int],
+) -> dict[Entry, Score]:
+    """A run of each on every draw, with a seed of its own; entries are told apart by the draw."""
+    found = {}
+    for draw, (at, course, seed) in enumerate(zip(problems, courses, seeds, strict=True)):
+        entries = [Entry(c, seed, at.rounds) for c in who]
+        runs = course.run(f"draw {draw}", entries)
+        found.update({dataclasses.replace(e, seed=draw): score for e, score in runs.items()})
+    return found
+
+
 def _best(
     problem: Problem, found: Mapping[Contestant, list[Score]], count: int
 ) -> list[Contestant]:
     """The best few of every method."""
     kept: dict[str, list[Contestant]] = {}
-    for contestant in sorted(found, key=lambda c: mean_reached(problem, found[c])):
+    for contestant in sorted(found, key=lambda c: _reached(problem, found[c])):
         own = kept.setdefault(contestant.method, [])
         if len(own) < count:
             own.append(contestant)
     return [c for several in kept.values() for c in several]
+
+
+def _reached(problem: Problem, scores: Sequence[Score]) -> float:
+    return float(np.mean([reached(problem, s) for s in scores]))
 
 
 def value(problem: Problem, scores: Sequence[Score]) -> float:
@@ -164,4 +245,16 @@ def value(problem: Problem, scores: Sequence[Score]) -> float:
     return float(each.mean()) * (-1.0 if problem.greater else 1.0)
 
 
-__all__ = ["BASELINE", "MEASURING", "course", "hindsight", "posed", "value"]
+__all__ = [
+    "BASELINE",
+    "DRAWS",
+    "MEASURING",
+    "courses",
+    "hindsight",
+    "is_uncertain",
+    "measured_over_draws",
+    "over_draws",
+    "posed",
+    "redrawn",
+    "value",
+]

@@ -8,7 +8,7 @@ import holdfast as hf
 
 def turned_digits(sites: int = 10, most: float = 60.0, seed: int = 0) -> hf.data.Dataset:
     """scikit-learn's digits, shared out at random; a site's images are turned by up to `most` degrees."""
-    train, test = hf.data.digits()
+    train, test = hf.data.digits(seed=seed)
     draw = np.random.default_rng(seed)
     angles = np.linspace(-most, most, sites)
     parts, owners = [], []

@@ -200,3 +200,81 @@ def test_what_cannot_work_is_refused_with_its_line(tmp_path, change, line, messa
         made(tmp_path, FILE.replace(*change))
     assert message in str(error.value)
     assert f"line {line}:" in str(error.value)
+
+
+def test_the_saved_model_has_the_sets_of_the_run(run, tmp_path):
+    measured = json.loads(
+        (RunFolder.open(run).seed_folder("fedavg", 0).path / "confidence.json").read_text()
+    )["measured"][0]
+    saved = hf.load(run, method="fedavg")
+    assert saved.calibration.n == measured["calibrated_on"]
+    (evaluator,) = [e for e in made(tmp_path).evaluators if isinstance(e, hf.conformal.Conformal)]
+    test = evaluator.examples
+    rows = hf.Examples(*(np.asarray(a)[test.order] for a in test.examples))
+    # Histograms say less than scores, and the file has no more than they say.
+    assert len(set(saved.description.scores)) <= 50
+    sets = saved.sets(saved_inputs(rows.x), coverage=0.8)
+    assert sets[np.arange(len(rows.y)), rows.y].mean() == pytest.approx(measured["coverage"])
+    assert sets.sum(1).mean() == pytest.approx(measured["size"])
+    # Of models of clients' own the file says nothing.
+    assert not hf.load(run, method="local_only", client="0").description.scores
+
+
+def saved_inputs(x):
+    """Columns as they were before they were standardised."""
+    made = hf.data.breast_cancer().preprocessing
+    if made is None:
+        return x
+    parts = {i.name: x[:, n].astype(np.float64) for n, i in enumerate(made.inputs)}
+    return {i.name: parts[i.name] * i.scale + i.centre for i in made.inputs}
+
+
+TABLE = """\
+rounds = 3
+model = "least_squares"
+local = { learning_rate = 0.3, steps = 20 }
+partition = { name = "iid", clients = 3 }
+algorithm = [{ name = "fedavg" }]
+
+[data]
+name = "table"
+path = "rows.csv"
+label = "price"
+test_share = 0.5
+
+[conformal]
+share = 0.5
+kappa = 0.2
+score = "residual"
+"""
+
+
+@pytest.mark.parametrize("by", ["server", "clients"])
+def test_intervals_of_a_table_are_in_its_units(tmp_path, monkeypatch, by):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=200)
+    price = 300_000 + 50_000 * x + rng.normal(size=200) * 8_000
+    lines = [f"{a:.6f},{p:.2f}" for a, p in zip(x, price, strict=True)]
+    (tmp_path / "rows.csv").write_text("\n".join(["size,price", *lines]))
+    largest = "largest = 60_000.0\nbins = 4000\n" if by == "clients" else ""
+    (tmp_path / "e.toml").write_text(f'{TABLE}by = "{by}"\n{largest}')
+    monkeypatch.chdir(tmp_path)
+    holdfast("run", "e.toml", "--out", "out", "--no-report")
+    width = RunFolder.open("out").seed_folder("fedavg", 0).history()["interval_width"][-1]
+    # 80 % of a normal error of 8,000: 2.56 deviations wide.
+    assert 14_000 < width < 32_000
+    saved = hf.load("out")
+    found = saved.intervals({"size": x[:5]}, coverage=0.8)
+    np.testing.assert_allclose(np.diff(found)[:, 0], width, rtol=1e-5)
+    # Again by hand: what the model says of the rows it was calibrated with, in the table's units.
+    given = study(read("e.toml"))
+    (held,) = [e for e in given.evaluators if isinstance(e, hf.conformal.Conformal)]
+    rows = held.calibration if by == "server" else held.calibration.examples
+    fitted = given.datasets[0].preprocessing
+    (column,) = fitted.inputs
+    sizes = np.asarray(rows.x, np.float64)[:, 0] * column.scale + column.centre
+    apart = np.abs(saved.predict({"size": sizes}) - fitted.restore(rows.y))
+    exact = 2 * hf.conformal.calibrate(apart, np.zeros(len(apart)), "residual").threshold(0.2)
+    assert width == pytest.approx(exact, rel=1e-5, abs=0.0 if by == "server" else 2 * 60_000 / 4000)
+    holdfast("predict", "out", "rows.csv", "--kappa", "0.2", "--out", "sure.csv")
+    assert len((tmp_path / "sure.csv").read_text().splitlines()) == 201

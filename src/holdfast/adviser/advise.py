@@ -167,8 +167,7 @@ def concluded(
         (
             f"{len(run.scores)} runs in {run.seconds:.0f} s: methods and values of theirs, {stages}, the "
             f"last with up to {most} seeds; alone and in one place besides.",
-            f"Judged on {int(posed.held_out.sizes.sum()):,} examples held out of the clients' own; no test "
-            f"data was looked at.",
+            _judged_on(posed, most),
             *(f"No time: {line}." for line in run.short),
             *(f"Not tried: {line}." for line in left_out),
         ),
@@ -176,6 +175,13 @@ def concluded(
         tuple(tried),
         run,
     )
+
+
+def _judged_on(posed: Problem, seeds: int) -> str:
+    held = int(posed.held_out.sizes.sum())
+    draws = min(posed.draws, seeds)
+    turns = "" if draws == 1 else f" in each of {draws} draws"
+    return f"Judged on {held:,} examples held out of the clients' own{turns}; no test data was looked at."
 
 
 def by_facts(posed: Problem, known: Facts, tried: list[Candidate], left_out: list[str]) -> Advice:
@@ -226,6 +232,7 @@ def _identity(posed: Problem) -> str:
         "goal": posed.goal,
         "rounds": posed.rounds,
     }
+    asked["draws"] = posed.draws
     bounds = {"target": posed.target, "megabytes": posed.megabytes}
     text = json.dumps({**own, **asked, **bounds}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

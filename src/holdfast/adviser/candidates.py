@@ -188,6 +188,8 @@ def candidates(
         )
     else:
         why = facts.why_disagree
+        if facts.are_alike:
+            why = "it corrects what clients disagree about, though they are much alike"
         few = "" if facts.participation > 0.05 else ", though few clients take part in a round"
         found += [
             Candidate("feddyn", f"{why}{few}", _values("alpha", 0.1, 0.01, 1.0), 3 * drift),

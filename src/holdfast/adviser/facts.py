@@ -89,6 +89,11 @@ class Facts:
         return self.server_ratio is not None and self.server_ratio < 1
 
     @property
+    def are_alike(self) -> bool:
+        """Whether neither labels nor inputs differ between clients by more than a little."""
+        return not ((self.label_skew or 0.0) > SKEWED or self.shift > SHIFTED)
+
+    @property
     def why_disagree(self) -> str:
         """What clients disagree about, in words."""
         if (self.label_skew or 0.0) > SKEWED:

@@ -13,6 +13,7 @@ from holdfast import algorithms
 from holdfast.adviser.advice import Advice
 from holdfast.adviser.advise import advise
 from holdfast.adviser.budget import Budget
+from holdfast.adviser.problem import SHARE
 from holdfast.config.build import sections
 from holdfast.config.file import ExperimentFile, KeyPath, locate
 from holdfast.config.joined import Federation, federation, metric_names
@@ -27,8 +28,6 @@ from holdfast.engine.server import Server
 from holdfast.errors import HoldfastError
 from holdfast.trees import Tree
 
-# Of every client's examples, where the file sets none apart.
-_SHARE = 0.2
 # Keys that would change what methods are judged by, and what is so in a race.
 _REFUSED: tuple[tuple[KeyPath, str], ...] = (
     (
@@ -67,11 +66,9 @@ class Asked(NamedTuple):
 
 def asked(file: ExperimentFile) -> Asked:
     """The problem of a file; refuses what a race would judge otherwise."""
+    _refuse(file)
     plain = without_methods(file)
     given = sections(plain)
-    for at, why in _REFUSED:
-        if _written(file, at):
-            raise file.error(at, f"{why}.")
     trained = federation(plain, given)
     _check_metric(file, given, trained)
     (swept,) = swept_methods(plain, {}, given.algorithm)
@@ -81,6 +78,12 @@ def asked(file: ExperimentFile) -> Asked:
         params = own.pretraining.start(trained.model, 0)
     local = make_local(plain, ("local",), given.local)
     return Asked(trained, local, own.server, params, given.rounds, given.target)
+
+
+def _refuse(file: ExperimentFile) -> None:
+    for at, why in _REFUSED:
+        if _written(file, at):
+            raise file.error(at, f"{why}.")
 
 
 def _check_metric(file: ExperimentFile, given: FileSchema, trained: Federation) -> None:
@@ -121,9 +124,11 @@ def advise_file(
     progress: bool | None = None,
 ) -> Advice:
     """Which method the data of an experiment file needs; its methods, if it has any, are not looked at."""
-    plain = _with_validation(file)
+    # Before any data is read, which several populations have elsewhere.
+    _refuse(file)
+    plain, share = _held_out(file)
     found = asked(plain)
-    if found.trained.validations is None:
+    if share is None and found.trained.validations is None:
         raise file.error(
             ("evaluate", "validation"), "no client has examples to judge by; give a larger share."
         )
@@ -135,7 +140,7 @@ def advise_file(
             dataclasses.replace(budget, rounds=budget.rounds or found.rounds),
             goal=goal,  # type: ignore[arg-type]
             target=found.target,
-            held_out=found.trained.validations,
+            held_out=found.trained.validations if share is None else share,
             cohort=found.trained.cohort,
             server=found.server,
             params=found.params,
@@ -147,24 +152,37 @@ def advise_file(
         )
 
 
-def _with_validation(file: ExperimentFile) -> ExperimentFile:
-    """With examples set apart to judge by, if the file has none; data that has some is left alone."""
+def _held_out(file: ExperimentFile) -> tuple[ExperimentFile, float | None]:
+    """The file, and the share of every client's examples to judge by; None where the data says which.
+
+    A share is drawn by the race, several times. Rows that belong together, and those divided by time, are
+    divided once, by the loader, which knows them.
+    """
     given = sections(without_methods(file))
-    if given.evaluate.validation is not None:
-        return file
-    if load_dataset(file, ("data",), given.data).validation is not None:
-        return file
-    # Where a loader can do it, what it fits and how it divides examples keep to what is set apart.
+    dataset = load_dataset(file, ("data",), given.data)
+    share = given.evaluate.validation
+    if dataset.validation is not None:
+        return file, None
+    if not dataset.ordered:
+        evaluate = {k: v for k, v in file.values.get("evaluate", {}).items() if k != "validation"}
+        values = {k: v for k, v in file.values.items() if k != "evaluate"}
+        values |= {"evaluate": evaluate} if evaluate else {}
+        return dataclasses.replace(file, values=values), SHARE if share is None else share
     loader = find(file, "data", given.data["name"])
-    if "validation_share" in inspect.signature(loader).parameters and _natural(given):
-        data = {**given.data, "validation_share": _SHARE}
+    if (
+        share is None
+        and "validation_share" in inspect.signature(loader).parameters
+        and _natural(given)
+    ):
+        data = {**given.data, "validation_share": SHARE}
         divided = dataclasses.replace(file, values={**file.values, "data": data})
         # Not where the rows themselves say what they are for.
         with contextlib.suppress(HoldfastError):
             load_dataset(divided, ("data",), data)
-            return divided
-    evaluate = {**file.values.get("evaluate", {}), "validation": _SHARE}
-    return dataclasses.replace(file, values={**file.values, "evaluate": evaluate})
+            return divided, None
+    # Refused in the words of the file's section.
+    evaluate = {**file.values.get("evaluate", {}), "validation": share or SHARE}
+    return dataclasses.replace(file, values={**file.values, "evaluate": evaluate}), None
 
 
 def _natural(given: FileSchema) -> bool:

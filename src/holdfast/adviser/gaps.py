@@ -5,10 +5,11 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
 
+from holdfast.adviser.order import cost, standing
 from holdfast.adviser.problem import TO_TARGET, Problem
 from holdfast.adviser.work import Score, reached
+from holdfast.metrics.intervals import students
 
 # Of two-sided intervals.
 _SURE = 0.95
@@ -39,16 +40,22 @@ def difference(problem: Problem, ours: Sequence[Score], theirs: Sequence[Score])
     a = np.array([reached(problem, s) for s in ours])
     b = np.array([reached(problem, s) for s in theirs])
     if problem.goal in TO_TARGET:
-        there = (a < 1e8) & (b < 1e8)
-        if not there.all():
+        if not ((a < 1e8) & (b < 1e8)).any():
             # Who got there with every seed, where the other did with none, is ahead without a doubt.
             clear = (a < 1e8).all() and not (b < 1e8).any()
             return Gap(math.inf, 0.0 if clear else math.inf)
-        return _paired(np.log(b) - np.log(a))
+        if any(s.failed for s in theirs):
+            return Gap(math.inf, math.inf)
+        return _paired(
+            np.array(
+                [cost(problem, t) - cost(problem, o) for o, t in zip(ours, theirs, strict=True)]
+            )
+        )
     if any(s.failed for s in (*ours, *theirs)) or not np.isfinite([*a, *b]).all():
         return Gap(math.inf, 0.0)
     if problem.goal == "worst_tenth":
-        return _paired(b - a)
+        value = standing(problem, theirs) - standing(problem, ours)
+        return Gap(value, _paired(b - a).margin)
     return quality_gap(problem, ours, theirs)
 
 
@@ -70,12 +77,13 @@ def quality_gap(problem: Problem, ours: Sequence[Score], theirs: Sequence[Score]
     else:
         # Of few clients rows are the sample; as if the two erred independently, which is cautious.
         shares = [np.mean([s.quality for s in some]) for some in (ours, theirs)]
-        over_clients = float(sum(p * (1 - p) for p in shares) / held.sum())
+        rows = held.sum() * min(both, problem.draws)
+        over_clients = float(sum(p * (1 - p) for p in shares) / rows)
     over_seeds = float(per_seed.var(ddof=1) / len(per_seed)) if len(per_seed) > 1 else 0.0
     if len(each) < 2 and not problem.greater:
         # One client's loss has no deviation that could be seen.
         return Gap(value, math.inf)
-    factor = float(stats.t.ppf(0.5 + _SURE / 2, max(2, min(len(each), 60) - 1)))
+    factor = students(0.5 + _SURE / 2, max(2, min(len(each), 60) - 1))
     return Gap(value, factor * math.sqrt(over_clients + over_seeds))
 
 
@@ -84,5 +92,5 @@ def _paired(values: np.ndarray) -> Gap:
     if n < 2:
         return Gap(float(values.mean()), math.inf)
     # Seeds are few: 90 %, or three of them could tell nothing.
-    factor = float(stats.t.ppf(0.95, n - 1))
+    factor = students(0.95, n - 1)
     return Gap(float(values.mean()), factor * float(values.std(ddof=1)) / math.sqrt(n))

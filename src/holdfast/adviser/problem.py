@@ -15,7 +15,7 @@ from holdfast.core.keys import host_key
 from holdfast.core.local import Local
 from holdfast.data.clients import Clients, check_clients
 from holdfast.data.split.table import has_classes
-from holdfast.data.validation import set_apart
+from holdfast.data.validation import set_apart_in_turn
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.server import Server
 from holdfast.errors import HoldfastError, did_you_mean
@@ -28,6 +28,8 @@ GOALS: tuple[str, ...] = get_args(Goal)
 TO_TARGET = ("rounds", "megabytes", "seconds")
 # What of the clients' examples methods are judged by.
 SHARE = 0.2
+# As many different parts of the examples judge at most, one after another.
+_MOST_DRAWS = 10
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,6 +48,9 @@ class Problem:
         target: of the metric on held-out examples; for goals that are reached.
         megabytes: that a run may send.
         params: where all begin; the model's own unless given.
+        whole: what clients have, if what is held out of it is drawn: then every draw holds out another part,
+            so that about every example judges once.
+        share: of it that is held out.
     """
 
     model: Model
@@ -59,6 +64,33 @@ class Problem:
     target: float | None = None
     megabytes: float | None = None
     params: Tree = None
+    whole: Clients | None = None
+    share: float = SHARE
+
+    @property
+    def draws(self) -> int:
+        """How many different parts of clients' examples judge; one where they are given."""
+        return 1 if self.whole is None else max(1, min(_MOST_DRAWS, round(1 / self.share)))
+
+    def drawn(self, seed: int) -> "Problem":
+        """The problem as a run with this seed has it: the first is that of the problem itself."""
+        number = seed % self.draws
+        if number == 0 or self.whole is None:
+            return self
+        if number not in self._drawn:
+            turn = number / self.draws
+            clients, held_out = set_apart_in_turn(self.whole, self.share, 0, turn)
+            self._drawn[number] = dataclasses.replace(self, clients=clients, held_out=held_out)
+        return self._drawn[number]
+
+    @functools.cached_property
+    def _drawn(self) -> "dict[int, Problem]":
+        return {}
+
+    @property
+    def judging(self) -> int:
+        """How many examples judge, in all draws."""
+        return int(self.held_out.sizes.sum()) * self.draws
 
     @property
     def metric(self) -> str:
@@ -204,8 +236,10 @@ def problem(
             about=("held_out",),
         )
     _check_untrained(clients, held_out, server)
+    whole, share = None, SHARE
     if held_out is None or isinstance(held_out, float):
-        clients, held_out = set_apart(clients, SHARE if held_out is None else held_out)
+        whole, share = clients, SHARE if held_out is None else held_out
+        clients, held_out = set_apart_in_turn(whole, share, 0, 0.0)
     elif len(held_out) != len(clients):
         raise HoldfastError(
             f"advise: held_out has {len(held_out)} clients and the population {len(clients)}; give every "
@@ -229,6 +263,8 @@ def problem(
         target,
         megabytes,
         params,
+        whole,
+        share,
     )
     found.cohort.check(found.able, len(clients))
     return found

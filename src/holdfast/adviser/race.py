@@ -5,6 +5,7 @@ those that cannot be told apart, for as long as there is time.
 """
 
 import dataclasses
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,10 +23,11 @@ from holdfast.adviser.candidates import (
 )
 from holdfast.adviser.course import Course, Say
 from holdfast.adviser.facts import Facts
-from holdfast.adviser.gaps import difference
+from holdfast.adviser.gaps import Gap, difference
+from holdfast.adviser.order import by_contestant, ordered, standing
 from holdfast.adviser.plan import Plan
 from holdfast.adviser.problem import TO_TARGET, Problem
-from holdfast.adviser.work import ALONE, POOLED, Entry, Score, reached
+from holdfast.adviser.work import ALONE, POOLED, Entry, Score
 from holdfast.errors import HoldfastError
 from holdfast.jobs import machine
 from holdfast.jobs.local import LocalExecutor
@@ -44,10 +46,19 @@ _STAGES = {
 }
 # How often values beside the best are tried.
 _PASSES = 3
-# Methods in the semifinal, their values and seeds.
-_SEMIFINAL = (5, 2, 2)
+# Methods in the semifinal; values of each and seeds, in its first turn and its second.
+_SEMIFINALISTS, _SEMIFINAL = 5, ((4, 2), (2, 5))
+# Methods beside whose best values others are tried by whole runs.
+_WATCHED = 3
 # Who is in the last stage, at most, with how many seeds, and with how many where they cannot be told apart.
-_FINALISTS, _SEEDS, _MOST_SEEDS = 5, 3, 10
+_FINALISTS, _SEEDS, _MOST_SEEDS = 5, 3, 15
+# Seeds of the last stage where there is time for it, so that every example judges once.
+_JUDGES = 5
+# A difference so small, with what is uncertain of it, is as good as none: a ratio's logarithm, or accuracy.
+_EQUAL = {"quality": 0.005, "worst_tenth": 0.005}
+_EQUAL_RATIO = 0.1
+# With how many draws values are compared for few rounds, where there is time.
+_DRAWS = {"scout": 2, "first": 2, "second": 3}
 # Local steps of its own that a client takes for nothing but a better model of its own.
 _TUNED = 2  # of the finalists
 # How often more or fewer clients take part, to see what would change.
@@ -134,8 +145,9 @@ class _Stages:
         self.shared = common(facts)
         self.stages: list[tuple[str, int, tuple[Contestant, ...]]] = []
         self.short: list[str] = []
-        # Of runs with one seed, by how many rounds they had.
+        # Of few rounds, by how many those were; and with how many seeds.
         self.found: dict[int, dict[Entry, Score]] = {}
+        self.draws: dict[str, int] = {}
         self.cost = 0.0  # seconds of a round
 
     def run(self) -> Race:
@@ -163,7 +175,7 @@ class _Stages:
         """FedAvg's step size, which is where the others begin."""
         base = next(c for c in self.candidates if c.name == BASELINE)
         scouts = base.contestants(rates(self.problem, SCOUTED), self.shared)
-        best = self._stage("scout", scouts)[0]
+        best = self._stage("scout", scouts, _DRAWS["scout"])[0]
         if all(s.failed for s in self.course.scores.values()):
             raise HoldfastError(
                 "advise: FedAvg returned no finite number at any step size from a tenth to ten times the "
@@ -186,7 +198,8 @@ class _Stages:
         room = max(self._room("first", 0.05), len(others))
         if room < len(first):
             self.short.append(f"{len(first) - room} of {len(first)} values were not tried")
-        self._stage("first", first[:room])
+        self.draws["first"] = max(1, min(_DRAWS["first"], room // max(1, len(first))))
+        self._stage("first", first[:room], self.draws["first"])
 
     def _second(self, best: Contestant) -> list[Contestant]:
         """The best of every method, since some begin slowly, and the best of all."""
@@ -198,7 +211,9 @@ class _Stages:
         if room < len(third):
             missing = len(third) - room
             self.short.append(f"{missing} that did well in the first stage had no second")
-        self._stage("second", _with_baseline(third[:room], best))
+        third = _with_baseline(third[:room], best)
+        self.draws["second"] = max(1, min(_DRAWS["second"], room // len(third)))
+        self._stage("second", third, self.draws["second"])
         return self._ranked("second")
 
     def _refine(self, order: list[Contestant]) -> list[Contestant]:
@@ -208,32 +223,71 @@ class _Stages:
             leaders = _best_of_each(order)[: _FINALISTS + 1]
             new = [n for c in leaders for n in c.neighbours() if n not in known]
             room = self._room("refine", turn=turn)
-            if not new or room < 2:
+            draws = self.draws["second"]
+            if not new or room < 2 * draws:
                 break
-            self._stage("refine", list(dict.fromkeys(new))[:room])
+            self._stage("refine", list(dict.fromkeys(new))[: room // draws], draws)
             order = self._ranked("second")
             if not set(_best_of_each(order)) - set(leaders):
                 break
         return order
 
     def _semifinal(self, order: list[Contestant], best: Contestant) -> list[Contestant]:
-        """One contestant of each method, by whole runs with two seeds where there is time for that."""
-        methods, values, seeds = _SEMIFINAL
-        leaders = [c.method for c in _best_of_each(order)][:methods]
+        """One contestant of each method, by whole runs: several values of each with two draws, values beside
+        the best of the leading methods, and the better ones with as many draws as there is time for."""
+        leaders = [c.method for c in _best_of_each(order)][:_SEMIFINALISTS]
         if best.method not in leaders:
             leaders.append(best.method)
-        entered = [c for m in leaders for c in [o for o in order if o.method == m][:values]]
-        if self._room("semifinal") < len(entered) * seeds:
+        order = [c for c in _with_baseline(order, best) if c.method in leaders]
+        length, entered = self._long_enough(order), False
+        for turn, (values, most) in enumerate(_SEMIFINAL):
+            room = self._room("semifinal", turn=turn, rounds=length)
+            values = min(values, room // (most * len(leaders)))
+            if values < 1:
+                break
+            few = [c for m in leaders for c in [o for o in order if o.method == m][:values]]
+            if turn == 0:
+                room -= len(few) * most
+                beside = [n for c in _best_of_each(order)[:_WATCHED] for n in c.neighbours()]
+                beside = [c for c in dict.fromkeys(beside) if c not in few]
+                few += beside[: max(0, room // most)]
+            self.stages.append(("semifinal", length, tuple(few)))
+            entries = [
+                Entry(c, s, self._until(c, "semifinal", rounds=length))
+                for c in few
+                for s in range(most)
+            ]
+            order = ordered(self.problem, by_contestant(self.course.run("semifinal", entries)))
+            entered = True
+        if not entered:
             return _with_baseline(_best_of_each(order), best)
-        self.stages.append(("semifinal", self.length["semifinal"], tuple(entered)))
-        found = self._run("semifinal", entered, range(seeds))
-        return _with_baseline(_best_of_each(_order(self.problem, found)), best)
+        return _best_of_each(order)
+
+    def _long_enough(self, order: list[Contestant]) -> int:
+        """Rounds of runs that tell who is first: all, or until a target is reached with rounds to spare."""
+        problem, length = self.problem, self.length["semifinal"]
+        spare = {"rounds": 1.75, "megabytes": 3.0, "seconds": 3.0}.get(problem.goal)
+        if spare is None or problem.target is None:
+            return length
+        at = self.length["second"]
+        scores = by_contestant(self.found[at])[order[0]]
+        rounds = [s.rounds_to(problem.target, problem.greater) for s in scores]
+        if not np.isfinite(rounds).all():
+            return length
+        return min(length, max(at, math.ceil(spare * float(np.mean(rounds)))))
 
     def _final(self, finalists: list[Contestant], best: Contestant) -> tuple[list[Contestant], int]:
         """To the end, several times: who stays must be told from who was lucky."""
         room = self._room("final")
         count, seeds = min(2, len(finalists)), 2
-        for most, each in ((_FINALISTS, _SEEDS), (4, _SEEDS), (3, _SEEDS), (3, 2)):
+        draws = max(_SEEDS, min(self.problem.draws, _JUDGES))
+        for most, each in (
+            (_FINALISTS, draws),
+            (_FINALISTS, _SEEDS),
+            (4, _SEEDS),
+            (3, _SEEDS),
+            (3, 2),
+        ):
             # Two more for the ends.
             if room >= (min(most, len(finalists)) + 2) * each:
                 count, seeds = min(most, len(finalists)), each
@@ -244,17 +298,17 @@ class _Stages:
         if not any(c.name == BASELINE for c in chosen):
             chosen = [*chosen[:-1], next(c for c in finalists if c.name == BASELINE)]
         self.stages.append(("final", self.problem.rounds, tuple(chosen)))
-        draws = range(seeds)
-        entries = [Entry(c, s, self._until(c, "final")) for c in chosen for s in draws]
+        entries = [Entry(c, s, self._until(c, "final")) for c in chosen for s in range(seeds)]
         ends = _ends(self.problem, best, self.facts)
-        self.course.run("final", [*entries, *(Entry(c, s, r) for c, r in ends for s in draws)])
+        apart = [Entry(c, s, r) for c, r in ends for s in range(min(seeds, _SEEDS))]
+        self.course.run("final", [*entries, *apart])
         return chosen, seeds
 
     def _adapted(self, chosen: list[Contestant], seeds: int) -> list[Contestant]:
         """The best two by models of clients' own, after local steps that nobody else hears of."""
         if self.problem.goal in TO_TARGET or self._room("adapted") < 2 * seeds:
             return []
-        best = _order(self.problem, self._finals(chosen, seeds))[:_TUNED]
+        best = self._ordered(self._finals(chosen, seeds))[:_TUNED]
         personal = [dataclasses.replace(c, adapt=True) for c in best if c.name != "flix"]
         self._run("adapted", personal, range(seeds))
         return personal
@@ -264,7 +318,7 @@ class _Stages:
         if self._room("crowds") < 2 * len(CROWDS):
             self.short.append("what changes with more or fewer clients in a round was not tried")
             return
-        top = _order(self.problem, self._finals(chosen, seeds))[:2]
+        top = self._ordered(self._finals(chosen, seeds))[:2]
         for times in CROWDS:
             if self.problem.with_participation(times) is not None:
                 entries = [Entry(c, 0, self._until(c, "crowds", times), times) for c in top]
@@ -275,30 +329,44 @@ class _Stages:
         doubtful = list(chosen)
         for seed in range(seeds, _MOST_SEEDS):
             finals = by_contestant(self._finals(doubtful, seed))
-            first, *others = sorted(finals, key=lambda c: mean_reached(self.problem, finals[c]))
-            tied = [c for c in others if difference(self.problem, finals[first], finals[c]).is_tie]
+            first, *others = sorted(finals, key=lambda c: standing(self.problem, finals[c]))
+            tied = [
+                c
+                for c in others
+                if self._is_open(difference(self.problem, finals[first], finals[c]))
+            ]
             doubtful = [first, *tied]
             if not tied or self._room("more", turn=seed) < len(doubtful):
                 break
             self._run("more", doubtful, (seed,))
 
+    def _is_open(self, gap: Gap) -> bool:
+        """Whether more runs could tell something of a difference: it is a tie, and maybe not a small one."""
+        small = _EQUAL.get(self.problem.goal, _EQUAL_RATIO) if self.problem.greater else 0.0
+        return gap.is_tie and abs(gap.value) + gap.margin > small
+
     def _finals(self, who: Sequence[Contestant], seeds: int) -> dict[Entry, Score]:
         entries = [Entry(c, s, self._until(c, "final")) for c in who for s in range(seeds)]
         return {e: self.course.scores[e] for e in entries}
 
-    def _room(self, stage: str, extra: float = 0.0, turn: int | None = None) -> int:
+    def _ordered(self, found: Mapping[Entry, Score]) -> list[Contestant]:
+        return ordered(self.problem, by_contestant(found))
+
+    def _room(
+        self, stage: str, extra: float = 0.0, turn: int | None = None, rounds: int | None = None
+    ) -> int:
         """How many runs of a stage there is time for; what was decided before stays decided."""
-        each = self.length[stage] * self.cost * 1.2 + _OVERHEAD + extra
+        each = (rounds or self.length[stage]) * self.cost * 1.2 + _OVERHEAD + extra
         name, share = stage if turn is None else f"{stage}-{turn}", _STAGES[stage][1]
         room: int = self.plan.decided(name, lambda: self.plan.room(share, each, self.course.jobs))
         return room
 
-    def _stage(self, name: str, who: Sequence[Contestant]) -> list[Contestant]:
-        """Run these with one seed; best first."""
+    def _stage(self, name: str, who: Sequence[Contestant], draws: int) -> list[Contestant]:
+        """Run these with so many seeds; best first."""
         self.stages.append((name, self.length[name], tuple(who)))
-        found = self._run(name, who, (0,))
+        found = self._run(name, who, range(draws))
         self.found.setdefault(self.length[name], {}).update(found)
-        return _order(self.problem, found)
+        return self._ordered(found)
 
     def _run(
         self, stage: str, who: Sequence[Contestant], seeds: Sequence[int]
@@ -307,20 +375,27 @@ class _Stages:
         return self.course.run(stage, entries)
 
     def _ranked(self, stage: str) -> list[Contestant]:
-        """Best first, of all that got through as many rounds as a stage has."""
-        found = self.found[self.length[stage]]
-        through = _order(self.problem, {e: s for e, s in found.items() if not s.failed})
+        """Best first, of all that got through as many rounds as a stage has, with as many seeds."""
+        found = by_contestant(self.found[self.length[stage]])
+        draws = self.draws[stage]
+        through = {
+            c: s[:draws]
+            for c, s in found.items()
+            if len(s) >= draws and not any(one.failed for one in s)
+        }
         if not through:
             raise HoldfastError(
                 f"advise: no method returned finite numbers for {self.length[stage]} rounds; give a smaller "
                 f"learning_rate, or a clip.",
                 about=("local", "learning_rate"),
             )
-        return through
+        return ordered(self.problem, through)
 
-    def _until(self, contestant: Contestant, stage: str, times: float = 1.0) -> int:
+    def _until(
+        self, contestant: Contestant, stage: str, times: float = 1.0, rounds: int | None = None
+    ) -> int:
         """Rounds of a stage; fewer for who sends so much that a run's megabytes are spent before."""
-        problem, length = self.problem, self.length[stage]
+        problem, length = self.problem, rounds or self.length[stage]
         if problem.megabytes is None or contestant.name in (ALONE, POOLED):
             return length
         plain = dataclasses.replace(contestant, adapt=False)
@@ -332,25 +407,6 @@ class _Stages:
         # By the first run of it, so that the answer stays the same when there are more.
         most = problem.megabytes * 1e6 / (float(sent[0]) * times)
         return max(1, min(length, int(most)))
-
-
-def by_contestant(found: Mapping[Entry, Score]) -> dict[Contestant, list[Score]]:
-    """Scores of every contestant, in the order of its runs."""
-    each: dict[Contestant, list[Score]] = {}
-    for entry, score in found.items():
-        each.setdefault(entry.contestant, []).append(score)
-    return each
-
-
-def mean_reached(problem: Problem, scores: Sequence[Score]) -> float:
-    """What contestants are ordered by, the smaller the better: the mean over seeds."""
-    return float(np.mean([reached(problem, s) for s in scores]))
-
-
-def _order(problem: Problem, found: Mapping[Entry, Score]) -> list[Contestant]:
-    """Best first, by the mean over seeds."""
-    each = by_contestant(found)
-    return sorted(each, key=lambda c: mean_reached(problem, each[c]))
 
 
 def _best_of_each(ranked: Sequence[Contestant]) -> list[Contestant]:

@@ -8,8 +8,9 @@ import numpy as np
 
 from holdfast.adviser.candidates import Contestant
 from holdfast.adviser.gaps import Gap, difference
+from holdfast.adviser.order import standing
 from holdfast.adviser.problem import TO_TARGET, Problem
-from holdfast.adviser.race import Race, mean_reached
+from holdfast.adviser.race import Race
 from holdfast.adviser.work import reached
 
 # Among methods that cannot be told apart and are as near as this, the plainest is advised.
@@ -60,7 +61,7 @@ class Place:
 def ranking(problem: Problem, race: Race) -> list[Place]:
     """All methods that ran, finalists first, each with its best hyper-parameters."""
     finals = {c: race.last(c)[1] for c in race.finalists}
-    order = sorted(finals, key=lambda c: mean_reached(problem, finals[c]))
+    order = sorted(finals, key=lambda c: standing(problem, finals[c]))
     best = finals[order[0]]
     places = []
     for contestant in order:
@@ -73,7 +74,7 @@ def ranking(problem: Problem, race: Race) -> list[Place]:
 
     def far(contestant: Contestant) -> tuple[float, float]:
         rounds, scores = race.last(contestant)
-        return -rounds, mean_reached(problem, scores)
+        return -rounds, standing(problem, scores)
 
     for contestant in sorted(others, key=far):
         rest.setdefault(contestant.method, contestant)

@@ -24,7 +24,10 @@ ALONE, POOLED = "local_only", "centralised"
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A run: who, with which seed, how far, and with how many times the given clients in a round."""
+    """A run: who, with which seed, how far, and with how many times the given clients in a round.
+
+    The seed also says which examples are held out.
+    """
 
     contestant: Contestant
     seed: int
@@ -44,6 +47,7 @@ class Score:
         bytes: that travelled in every round.
         seconds: of every round, without compiling.
         failed: why it ended early; empty if it did not.
+        losses: of every client that has held-out examples.
     """
 
     quality: float
@@ -53,11 +57,11 @@ class Score:
     bytes: tuple[int, ...] = ()
     seconds: tuple[float, ...] = ()
     failed: str = ""
+    losses: tuple[float, ...] = ()
 
     def worst_tenth(self, greater: bool) -> float:
         """Mean of the worst tenth of clients."""
-        values = np.sort(self.clients)[:: 1 if greater else -1]
-        return float(values[: -(-len(values) // 10)].mean()) if len(values) else self.quality
+        return worst_tenth(self.clients, greater) if self.clients else self.quality
 
     @property
     def per_round(self) -> float:
@@ -66,14 +70,35 @@ class Score:
 
     def spent(self, rounds: float) -> tuple[float, float]:
         """Megabytes and seconds of so many rounds."""
-        n = min(len(self.bytes), int(np.ceil(rounds)))
-        return sum(self.bytes[:n]) / 1e6, sum(self.seconds[:n])
+        whole, part = int(rounds), rounds - int(rounds)
+        parts = [
+            sum(each[:whole]) + part * sum(each[whole : whole + 1])
+            for each in (self.bytes, self.seconds)
+        ]
+        return parts[0] / 1e6, parts[1]
 
     def rounds_to(self, target: float, greater: bool) -> float:
         """The first round at which the server's model is there; infinite if none is."""
         values = np.asarray(self.curve)
         there = np.flatnonzero(values >= target if greater else values <= target)
         return float(there[0] + 1) if len(there) else float("inf")
+
+    def crossed(self, target: float, greater: bool) -> float:
+        """The same between two rounds: runs that arrive in one round are told apart by how they did."""
+        values, found = np.asarray(self.curve), self.rounds_to(target, greater)
+        if not np.isfinite(found):
+            return found
+        first = int(found) - 1
+        if first == 0 or not np.isfinite(values[first - 1]):
+            return float(first + 1)
+        before, after = values[first - 1], values[first]
+        return float(first + (target - before) / (after - before))
+
+
+def worst_tenth(values: Any, greater: bool) -> float:
+    """Mean of the worst tenth of these."""
+    ordered = np.sort(values)[:: 1 if greater else -1]
+    return float(ordered[: -(-len(ordered) // 10)].mean())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +120,7 @@ def do(name: str, contents: Any, entry: Entry) -> bytes:
 
 def score(work: Work, entry: Entry) -> Score:
     """Carry a run out and judge it."""
-    problem, who = _as_run(work.problem, entry), entry.contestant
+    problem, who = _as_run(work.problem.drawn(entry.seed), entry), entry.contestant
     # Who adapts after training trains like who does not, and goes on from the same saves.
     trained = dataclasses.replace(who, adapt=False).algorithm()
     local = who.local(problem.local)
@@ -138,6 +163,7 @@ def judged(problem: Problem, run: Run, adapt: Local | None = None) -> Score:
     measured = [found[problem.metric] for found in each.values()]
     values = [worst if v is None or not np.isfinite(v) else float(v) for v in measured]
     quality = float(np.average(values, weights=held))
+    losses = [found["loss"] for found in each.values()]
     records = list(history)
     return Score(
         quality,
@@ -146,6 +172,7 @@ def judged(problem: Problem, run: Run, adapt: Local | None = None) -> Score:
         tuple(float(record[metric]) for record in records),
         tuple(int(record["bytes_down"] + record["bytes_up"]) for record in records),
         tuple(float(record["seconds"]) for record in records),
+        losses=tuple(float("inf") if v is None or not np.isfinite(v) else float(v) for v in losses),
     )
 
 

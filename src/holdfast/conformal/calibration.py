@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.conformal.histogram import Histogram, merged
+from holdfast.conformal.histogram import Histogram, merged, upper_ends
 from holdfast.conformal.scores import Score, as_numbers, as_score
 from holdfast.errors import HoldfastError, explain_arguments
 
@@ -90,6 +90,18 @@ class Calibration:
     def _sorted(self) -> np.ndarray:
         assert self.scores is not None
         return np.sort(self.scores)
+
+    @property
+    def rounded_up(self) -> np.ndarray | None:
+        """Scores with the same thresholds: of a histogram, the upper end of each cell; None where one has
+        none, and what is scored has no bound."""
+        if self.histogram is None:
+            return self._sorted
+        cells = self._cells
+        ends = np.append(upper_ends(len(cells), cells.largest), np.finfo(np.float32).max)
+        if self.score.of_numbers and cells.counts[-1]:
+            return None
+        return np.repeat(ends, cells.counts)
 
     def excess(self, kappa: float = 0.1) -> float:
         """By how much coverage may be higher because only a histogram is known; 0 if all scores are."""

@@ -40,6 +40,8 @@ class Conformal:
     name: str = ""
     # Every client's own examples, where those to test on are one data set.
     own: Clients | None = None
+    # What one unit of the model's numbers is in the user's, where a table's target was standardised.
+    unit: float = 1.0
     keeps_last_models = False
 
     @property
@@ -147,33 +149,64 @@ class Conformal:
     def _parts(self, view: EvaluationView) -> list[KnownRows] | None:
         """Rows to test on, each with the calibration that is for them; None of predictions that are no
         numbers."""
-        if self.by == "server":
-            calibrating = [rows_of(view, view.state.params, self.calibration, -1)]
-            testing = list(rows_of_clients(view, self.examples, server=True))
-        else:
-            calibrating = list(rows_of_clients(view, self.calibration))
-            testing = list(rows_of_clients(view, self.examples))
+        testing = [self._in_units(r) for r in self._testing(view)]
+        calibrating = self._calibrating(view)
         if not all(np.isfinite(rows.predicted).all() for rows in (*calibrating, *testing)):
             return None
-        scores = {
+        if self.by != "each client":
+            shared = self._shared(calibrating)
+            return [known_rows(shared, r.predicted, r.labels, max(r.client, 0)) for r in testing]
+        scores = self._scores(calibrating)
+        # Who has no examples to calibrate with can promise nothing: every label is in its sets.
+        none = np.zeros(0)
+        own = {
+            i: Calibration(self.score, np.sort(scores.get(i, none)))
+            for i in {rows.client for rows in testing}
+        }
+        return [known_rows(own[r.client], r.predicted, r.labels, r.client) for r in testing]
+
+    def shared(self, view: EvaluationView) -> Calibration | None:
+        """What all rows have one threshold by, in the user's units; None where every client has its own, or
+        predictions are no numbers."""
+        if self.by == "each client":
+            return None
+        calibrating = self._calibrating(view)
+        if not all(np.isfinite(rows.predicted).all() for rows in calibrating):
+            return None
+        return self._shared(calibrating)
+
+    def _testing(self, view: EvaluationView) -> list[PredictedRows]:
+        return list(rows_of_clients(view, self.examples, server=self.by == "server"))
+
+    def _calibrating(self, view: EvaluationView) -> list[PredictedRows]:
+        if self.by == "server":
+            found = [rows_of(view, view.state.params, self.calibration, -1)]
+        else:
+            found = list(rows_of_clients(view, self.calibration))
+        return [self._in_units(rows) for rows in found]
+
+    def _in_units(self, rows: PredictedRows) -> PredictedRows:
+        """Errors are differences, so that where numbers begin does not matter."""
+        if not self.score.of_numbers or self.unit == 1.0:
+            return rows
+        predicted, labels = (
+            np.asarray(a, np.float64) * self.unit for a in (rows.predicted, rows.labels)
+        )
+        return PredictedRows(rows.client, predicted, labels)
+
+    def _scores(self, calibrating: list[PredictedRows]) -> dict[int, np.ndarray]:
+        return {
             rows.client: self.score.of_truth(rows.predicted, rows.labels, max(rows.client, 0))
             for rows in calibrating
         }
+
+    def _shared(self, calibrating: list[PredictedRows]) -> Calibration:
+        scores = self._scores(calibrating)
         if self.by == "server":
-            shared = Calibration(self.score, np.sort(scores[-1]))
-        elif self.by == "clients":
-            most = self._largest(calibrating)
-            cells = [histogram(s, self.bins, most) for s in scores.values()]
-            shared = from_histograms(cells, self.score)
-        else:
-            # Who has no examples to calibrate with can promise nothing: every label is in its sets.
-            none = np.zeros(0)
-            own = {
-                i: Calibration(self.score, np.sort(scores.get(i, none)))
-                for i in {rows.client for rows in testing}
-            }
-            return [known_rows(own[r.client], r.predicted, r.labels, r.client) for r in testing]
-        return [known_rows(shared, r.predicted, r.labels, max(r.client, 0)) for r in testing]
+            return Calibration(self.score, np.sort(scores[-1]))
+        most = self._largest(calibrating)
+        cells = [histogram(s, self.bins, most) for s in scores.values()]
+        return from_histograms(cells, self.score)
 
     def _largest(self, rows: list[PredictedRows]) -> float:
         if self.largest is not None:

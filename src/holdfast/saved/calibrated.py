@@ -30,10 +30,14 @@ def with_calibration(
     """The description of a model that was calibrated with these rows."""
     found = calibrate(predicted, labels, score)
     assert found.scores is not None
-    scores = tuple(found.scores.tolist())
+    return with_scores(about, found.scores, score)
+
+
+def with_scores(about: Description, scores: np.ndarray, score: Score) -> Description:
+    """The description of a model whose rows to calibrate with have these scores."""
     known = score == _FIRST[about.task == "numbers"]
     more: dict[str, Any] = {} if known else {"score": dataclasses.asdict(score), "format": 2}
-    return dataclasses.replace(about, scores=scores, **more)
+    return dataclasses.replace(about, scores=tuple(scores.tolist()), **more)
 
 
 def kappa_of(coverage: float, what: str) -> float:
