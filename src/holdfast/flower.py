@@ -18,21 +18,22 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import jax
-
-from holdfast.deploy.collect import Patience
-from holdfast.deploy.federate import run
-from holdfast.deploy.replies import Limits
-from holdfast.deploy.site import Site
+from holdfast.deploy.site_process import answered, made, named
 from holdfast.deploy.transport import Arrival
-from holdfast.engine.experiment import Experiment
-from holdfast.engine.simulate import Run
 from holdfast.errors import HoldfastError
-from holdfast.record.history import BOOKKEEPING
-from holdfast.record.state import RunState
-from holdfast.runs.in_memory import write
+
+# Flower's process of a message imports this module, and needs no JAX.
+if TYPE_CHECKING:
+    from holdfast.deploy.collect import Patience
+    from holdfast.deploy.file_site import FileSite
+    from holdfast.deploy.replies import Limits
+    from holdfast.deploy.site import Site
+    from holdfast.deploy.study import Study
+    from holdfast.engine.experiment import Experiment
+    from holdfast.engine.simulate import Run
+    from holdfast.record.state import RunState
 
 try:
     from flwr.app import Array, ArrayRecord, Context, Message, MessageType, RecordDict
@@ -53,7 +54,7 @@ _NAME = "message"
 _STYPE = "holdfast.bytes"
 # Seconds between looks at who is there, and at what has come.
 _LOOK = 1.0
-_POLL = 0.1
+_POLL = 0.2
 # Seconds of failures in a row after which the server gives up; its run can be submitted again.
 _PATIENT = 300.0
 
@@ -158,41 +159,46 @@ class GridTransport:
         return Arrival(address, ticket, _bytes(reply.content))
 
 
-def client_app(site: Site | Callable[[Mapping[str, Any]], Site]) -> ClientApp:
+def client_app(
+    site: "str | Site | FileSite | Callable[[Mapping[str, Any]], Site | FileSite]",
+    stay: float = 3600.0,
+) -> ClientApp:
     """A site as a ClientApp.
 
     Args:
         site: the site, or a function that makes it of what the SuperNode was started with (`--node-config`).
+            As words, `"study.experiment:site"`, the function runs in a process of the site's own that stays
+            between messages, so that neither imports nor compiling come again; else in that of the message.
+        stay: seconds without a message after which the site's own process ends.
     """
     app = ClientApp()
 
     @app.train()  # type: ignore[untyped-decorator]
     def answer(message: Message, context: Context) -> Message:
-        made = site if isinstance(site, Site) else site(context.node_config)
-        _keep_programs(Path(made.folder))
-        return Message(_record(made.answer(_bytes(message.content))), reply_to=message)
+        asked = _bytes(message.content)
+        if isinstance(site, str):
+            replied = answered(site, context.node_config, asked, stay)
+        else:
+            own = site if callable(site) else lambda config: site
+            replied = made(own, context.node_config).answer(asked)
+        return Message(_record(replied), reply_to=message)
 
     return app
 
 
-def _keep_programs(folder: Path) -> None:
-    """What is compiled stays in the site's folder, for the process of the next message."""
-    jax.config.update("jax_compilation_cache_dir", str(folder / "compiled"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-
-
 def server_app(
-    experiment: Experiment | Callable[[], Experiment],
+    experiment: "str | Path | Experiment | Callable[[], Experiment]",
     rounds: int = 10,
     folder: str | Path = "run",
-    patience: Patience | None = None,
-    limits: Limits | None = None,
+    patience: "Patience | None" = None,
+    limits: "Limits | None" = None,
 ) -> ServerApp:
     """An experiment's server as a ServerApp. A run that is submitted again goes on from its folder.
 
     Args:
-        experiment: what is run, or a function that makes it.
+        experiment: what is run, or a function that makes it, also as words: `"study.experiment:experiment"`;
+            or the path of an experiment file, of which `method`, `seed` and `server` of the run configuration
+            say what is run.
         rounds: number of rounds; `rounds` of Flower's run configuration goes over it.
         folder: where the run is saved after every round; `folder` of the run configuration goes over it.
         patience: quorum and deadline of a round; `quorum`, `deadline` and `retry` of the run configuration go
@@ -203,13 +209,16 @@ def server_app(
 
     @app.main()  # type: ignore[untyped-decorator]
     def main(grid: Grid, context: Context) -> None:
+        from holdfast.deploy.collect import Patience
+        from holdfast.deploy.federate import run
+
         given = context.run_config
-        made = experiment if isinstance(experiment, Experiment) else experiment()
+        what = _made(experiment, given)
         own = patience or Patience()
         folder_here = Path(str(given.get("folder", folder)))
         number = {name: float(given.get(name, getattr(own, name))) for name in _PATIENCE}
         done = run(
-            made,
+            what,
             GridTransport(grid),
             rounds=int(given.get("rounds", rounds)),
             checkpoint=folder_here,
@@ -223,8 +232,29 @@ def server_app(
     return app
 
 
-def _write_results(done: Run, path: Path) -> None:
+def _made(
+    experiment: "str | Path | Experiment | Callable[[], Experiment]", given: Mapping[str, Any]
+) -> "Experiment | Study":
+    from holdfast.deploy.site_file import from_file
+
+    if isinstance(experiment, str) and not experiment.endswith(".toml"):
+        experiment = named(experiment)
+    if isinstance(experiment, str | Path):
+        seed = given.get("seed")
+        return from_file(
+            experiment,
+            str(given.get("method", "")),
+            None if seed is None else int(seed),
+            str(given.get("server", "")) or None,
+        )
+    return experiment() if callable(experiment) else experiment
+
+
+def _write_results(done: "Run", path: Path) -> None:
     """What `holdfast compare` and `report` read, of a run that is over; made anew if it went on."""
+    from holdfast.record.history import BOOKKEEPING
+    from holdfast.runs.in_memory import write
+
     if all(name in BOOKKEEPING for name in done.history.columns):
         print(
             f"holdfast: nothing was measured, so there is nothing to compare in {path}", flush=True
@@ -238,7 +268,7 @@ def _write_results(done: Run, path: Path) -> None:
 _PATIENCE = ("quorum", "deadline", "retry")
 
 
-def _told(state: RunState) -> None:
+def _told(state: "RunState") -> None:
     """A line for every round, which Flower shows and keeps."""
     record = state.history.records[-1]
     print(

@@ -17,11 +17,17 @@ from tests.deploy.federations import METHODS, ROUNDS, experiment, state_at_site
 from tests.problems import same_bits
 
 _EXPERIMENT = """\
+import holdfast as hf
+
 from tests.deploy.federations import experiment as given
 
 
 def experiment():
     return given({name!r})
+
+
+def site(config):
+    return hf.deploy.site_from_file(config["site"], experiment())
 """
 
 

@@ -64,6 +64,26 @@ def test_lost_doubled_and_late_replies_change_no_bit(given, undisturbed, tmp_pat
     assert sum(record["stray"] for record in run.history.records) > 0
 
 
+class SlowToBegin(InProcess):
+    """One site says twice that it has begun, the second time when it has its round already."""
+
+    def receive(self, seconds):
+        arrived = super().receive(seconds)
+        return [a for arrival in arrived for a in self._as_often(arrival)]
+
+    def _as_often(self, arrival):
+        begun = arrival.address == "1" and b'"kind":"begun"' in (arrival.data or b"")
+        return [arrival] * (2 if begun else 1)
+
+
+def test_a_site_that_is_told_twice_to_begin_is_not_refused(given, undisturbed, tmp_path):
+    there = sites(given, tmp_path)
+    run = hf.deploy.run(given, SlowToBegin(there), rounds=5, patience=Patience(give_up=60))
+    require_undisturbed(run, there, undisturbed)
+    assert [record["refused"] for record in run.history.records] == [0] * 5
+    assert [record["stray"] for record in run.history.records] == [1, 0, 0, 0, 0]
+
+
 class NewProcesses(InProcess):
     """A site that is made anew for every message: all it knows is on its disk."""
 

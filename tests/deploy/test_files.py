@@ -45,7 +45,18 @@ WRONG = {
     "type": ('name = "north"', "name = 3", "`name` is 3; give a str"),
     "no file": ("north.npz", "south.npz", "there is no file"),
     "no TOML": ("[data]", "[data", "is no TOML"),
-    "other key": ("file =", "path =", "unknown key `path` of \\[data\\]"),
+    "other key": ("file =", "flie =", "unknown key `flie` of \\[data\\]; did you mean `file`"),
+    "a list": ('name = "north"', 'name = ["north"]', "`name` is \\['north'\\]; give a str"),
+    "no source": (
+        'file = "north.npz"',
+        "test = 0.2",
+        "nothing is given in \\[data\\]; give one of",
+    ),
+    "two sources": ("file =", 'path = "a.csv"\nfile =', "file and path is given in \\[data\\]"),
+    "share": ("file =", "test = 1.5\nfile =", "`test` of \\[data\\] is 1.5; give a share"),
+    "held out twice": ("file =", "test = 0.2\nfile =", "says itself what is held out"),
+    "of tables": ("file =", 'label = "y"\nfile =', "`label` of \\[data\\] is for tables"),
+    "of files": ("[data]", '[allow]\nexperiments = ["ab"]\n[data]', "are experiment files"),
 }
 
 

@@ -2,14 +2,19 @@
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
 import holdfast as hf
+from holdfast.deploy.connection import Connection, command
+from holdfast.deploy.ending import end
 from holdfast.deploy.keys import write_keys
-from holdfast.deploy.local import Connection, LocalFederation, command, end
+from holdfast.deploy.local import LocalFederation
 from holdfast.deploy.starting import SITES, write_federation
 from tests.problems import same_bits
 
@@ -17,6 +22,9 @@ needs_flower = pytest.mark.skipif(
     importlib.util.find_spec("flwr") is None,
     reason='Flower is not installed: pip install "holdfast[flower]"',
 )
+
+# A word of the command of a site's own process.
+SITE_PROCESS = "holdfast.deploy.site_process"
 
 
 def simulated(folder, rounds):
@@ -34,14 +42,23 @@ def simulated(folder, rounds):
     )
 
 
-def resumed(folder, given, rounds):
+def resumed(folder, given, rounds, run="run"):
     """The run as it was saved; nobody is asked anything."""
-    return hf.deploy.run(given, hf.deploy.InProcess([]), rounds, folder / "run")
+    return hf.deploy.run(given, hf.deploy.InProcess([]), rounds, folder / run)
+
+
+def kill_when(process, folder, pattern):
+    """Kill it as soon as there is such a file."""
+    until = time.monotonic() + 600
+    while not list(folder.glob(pattern)) and time.monotonic() < until:
+        time.sleep(0.002)
+    os.kill(process, signal.SIGKILL)
 
 
 @needs_flower
 def test_a_federation_with_tls_and_keys_comes_to_the_simulation(tmp_path, monkeypatch):
-    """Two runs, the second going on from the first; a site without a registered key is turned away."""
+    """Two runs, the second going on from the first; a site without a registered key is turned away, and the
+    process of another is killed."""
     folder = tmp_path / "federation"
     write_federation(folder)
     # Processes of Flower's find the library under test.
@@ -69,10 +86,21 @@ def test_a_federation_with_tls_and_keys_comes_to_the_simulation(tmp_path, monkey
             assert stranger.wait(300) != 0
         finally:
             end(stranger)
+        there = federation.started(SITE_PROCESS)
+        assert len(there) == len(SITES)
+        # As soon as a site has its new state on its disk, whether or not its reply has left.
+        (killed,) = set(there) & {*federation.started("north.toml")}
+        state = folder / "sites" / "north"
+        watch = threading.Thread(target=kill_when, args=(killed, state, "*/round-00000002-*.state"))
+        watch.start()
         said = list(federation.connection.run(folder / "app", rounds=2, folder=run))
-        told = [line for line in said if line.startswith("holdfast round=")]
-        assert len(told) == 1
-        assert told[0].startswith("holdfast round=2 ")
+        watch.join()
+        told = [line.split()[1] for line in said if line.startswith("holdfast round=")]
+        assert told == ["round=2"]
+        # Two stayed, and one was started again.
+        now = federation.started(SITE_PROCESS)
+        assert len(now) == len(SITES)
+        assert set(now) & set(there) == set(there) - {killed}
     given, expected = simulated(folder, 2)
     found = resumed(folder, given, 2)
     assert same_bits(found.params, expected.params)
@@ -80,10 +108,11 @@ def test_a_federation_with_tls_and_keys_comes_to_the_simulation(tmp_path, monkey
     assert found.ledger.entries == expected.ledger.entries
     # What three sites measured on what they hold out.
     assert 0 < found.history.records[-1]["personal_accuracy"] <= 1
+    assert federation.started() == []
 
 
 def test_a_superlink_elsewhere_needs_a_certificate(tmp_path, monkeypatch):
-    monkeypatch.setattr("holdfast.deploy.local.command", lambda name: f"/bin/{name}")
+    monkeypatch.setattr("holdfast.deploy.connection.command", lambda name: f"/bin/{name}")
     with pytest.raises(hf.HoldfastError, match="without TLS is not on this machine"):
         Connection(tmp_path, "fed.example.org:8000", None)
     Connection(tmp_path, "127.0.0.1:8000", None)

@@ -292,3 +292,53 @@ def test_a_wire_that_needs_everybody_needs_a_quorum_of_all(tmp_path):
     patience = Patience(quorum=0.5)
     with pytest.raises(hf.HoldfastError, match=r"needs every site .* quorum=1\.0"):
         hf.deploy.run(given, InProcess(sites(given, tmp_path)), 1, patience=patience)
+
+
+def test_what_a_site_says_of_its_columns_is_read_against_what_it_was_asked():
+    from collections import Counter
+
+    from holdfast.data.preprocessing.sketch import QuantileSketch
+    from holdfast.data.preprocessing.summary import ColumnSummary, Question
+    from holdfast.data.tables.apart import ColumnsThere
+    from holdfast.deploy import summaries
+
+    questions = [
+        Question("age", "number", counts=True, sketch=True),
+        Question("ward", "category", counts=True),
+    ]
+    sketch = QuantileSketch(np.array([30.0, 31.5]), np.array([1, 2]))
+    answer = {
+        "age": ColumnSummary(1, 3, 31.0, 1.5, Counter({"30": 1, "31.5": 2}), sketch),
+        "ward": ColumnSummary(0, 4, counts=Counter({"b": 3, "a": 1})),
+    }
+    there = ColumnsThere(("age", "ward"), ("ward",), ("sick",), {"0": 3, "1": 1}, False)
+    assert summaries.read_there(summaries.there_as_json(there)) == there
+    body = summaries.summary_as_json(answer)
+    found = summaries.read_summary(body, questions, target=False)
+    assert summaries.summary_as_json(found) == body
+    odd = [None, -1, 1.5, "x", [], {}, True, 10**30, [["a", -1]], [30.0], [[1]]]
+    refused = tried = 0
+    for original, read in (
+        (json.loads(body), lambda b: summaries.read_summary(b, questions, target=False)),
+        (json.loads(summaries.there_as_json(there)), summaries.read_there),
+    ):
+        for name in original:
+            for key in original[name] if isinstance(original[name], dict) else [None]:
+                for value in odd:
+                    changed = json.loads(json.dumps(original))
+                    where = changed if key is None else changed[name]
+                    where[name if key is None else key] = value
+                    tried += 1
+                    try:
+                        again = read(json.dumps(changed).encode())
+                    except frame.BadMessageError:
+                        refused += 1
+                    else:
+                        # What is believed is finite and not negative.
+                        counts = [again[n].count for n in again] if isinstance(again, dict) else []
+                        assert all(n >= 0 for n in counts)
+    assert tried > 150
+    assert refused > 0.7 * tried
+    for wrong in (b"", b"[]", b"{}", b"[" * 5000, b"\xff", body[:-5]):
+        with pytest.raises(frame.BadMessageError):
+            summaries.read_summary(wrong, questions, target=False)

@@ -1,17 +1,17 @@
 """`holdfast deploy`: the same experiment at real sites, on Flower."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from holdfast.cli.console import out, said_in_one_line
+from holdfast.cli.console import err, out, said_in_one_line
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from holdfast.deploy.local import Connection
+    from holdfast.deploy.connection import Connection
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,21 +27,46 @@ Certificate = Annotated[
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Without TLS and keys; on this machine only.")
 ]
+Rounds = Annotated[
+    int, typer.Option(min=1, help="Number of rounds, those before a restart included.")
+]
 Home = Annotated[Path, typer.Option(help="For Flower's own files.")]
 
 
 def new(
     folder: Annotated[Path, typer.Argument(help="The folder to write.")] = Path("federation"),
+    experiment: Annotated[
+        Path | None,
+        typer.Option(help="An experiment file; its simulated clients become sites to try it with."),
+    ] = None,
+    sites: Annotated[
+        int | None, typer.Option(min=1, help="Number of made-up sites, without an experiment file.")
+    ] = None,
 ) -> None:
-    """Write a federation to start from: an app and three made-up sites, which runs as it is.
+    """Write a federation to start from, which runs as it is: of an experiment file, or with made-up sites.
 
-    Example:
+    Examples:
 
     [bold]holdfast deploy new federation && holdfast deploy local federation[/]
+    [bold]holdfast deploy new federation --experiment experiment.toml[/]
     """
-    from holdfast.deploy.starting import write_federation
+    if experiment is None:
+        from holdfast.deploy.starting import write_federation
 
-    write_federation(folder)
+        write_federation(folder, 3 if sites is None else sites)
+    elif sites is not None:
+        raise HoldfastError(
+            f"deploy new: --sites {sites} beside --experiment, whose clients are the sites; leave --sites "
+            f"out."
+        )
+    else:
+        from holdfast.config.new_federation import write_federation_of
+
+        made = write_federation_of(folder, experiment)
+        out.print(f"sites: {escape(', '.join(made.names))}", highlight=False)
+        out.print(
+            f"digest of the experiment, for \\[allow] of a site: {made.digest}", highlight=False
+        )
     shown = escape(str(folder))
     out.print(f"wrote {shown}: `app` goes to everybody, a file of `sites` to each site")
     out.print(f"try it here: [bold]holdfast deploy local {shown}[/]")
@@ -69,34 +94,61 @@ def keys(
 
 def local(
     folder: Annotated[Path, typer.Argument(help="A folder of `holdfast deploy new`.")],
-    rounds: Annotated[int, typer.Option(help="Number of rounds.")] = 5,
+    rounds: Rounds = 5,
+    sites: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many; the folder is written first if it is not there."),
+    ] = None,
     insecure: Insecure = False,
 ) -> None:
     """Start a whole federation on this machine, run it, and end what was started.
 
-    It goes on from where a run of before has stopped. Needs [bold]pip install "holdfast[flower]"[/].
+    It goes on from where a run of before has stopped; Ctrl-C leaves the last round on the disk, and no
+    process. Needs [bold]pip install "holdfast\\[flower]"[/].
 
-    Example:
+    Examples:
 
     [bold]holdfast deploy local federation --rounds 10[/]
+    [bold]holdfast deploy local federation --sites 3[/]
     """
     from holdfast.deploy.local import LocalFederation
 
-    sites = {path.stem: path for path in sorted((folder / "sites").glob("*.toml"))}
-    if not sites or not (folder / "app").is_dir():
+    if sites is not None and not folder.exists():
+        new(folder, sites=sites)
+    files = {path.stem: path for path in sorted((folder / "sites").glob("*.toml"))}
+    if not files or not (folder / "app").is_dir():
         raise HoldfastError(
             f"{folder} has no app and sites; make one with holdfast deploy new {folder}."
         )
-    run = (folder / "run").resolve()
+    if sites not in (None, len(files)):
+        raise HoldfastError(
+            f"{folder} has {len(files)} sites, and --sites says {sites}; leave it out, or name a folder "
+            f"that is not there yet."
+        )
+    saved = (folder / "run").resolve()
     out.print(
-        f"starting a SuperLink and {len(sites)} sites; logs are in {escape(str(folder / 'local'))}"
+        f"starting a SuperLink and {len(files)} sites; logs are in {folder / 'local'}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
     )
-    with LocalFederation(folder / "local", sites, insecure) as federation:
-        for line in federation.connection.run(folder / "app", rounds=rounds, folder=str(run)):
-            _show(line)
-    shown = escape(str(folder / "run" / "results"))
+    try:
+        with LocalFederation(folder / "local", files, insecure) as federation:
+            lines = federation.connection.run(folder / "app", rounds=rounds, folder=str(saved))
+            _shown(lines, folder.name or "run", rounds)
+    except KeyboardInterrupt:
+        err.print(
+            f"stopped, and so is all that was started; go on with: holdfast deploy local {folder} "
+            f"--rounds {rounds}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(130) from None
+    results = folder / "run" / "results"
+    out.print(f"results   {results}", markup=False, highlight=False, soft_wrap=True)
     out.print(
-        f"saved in {escape(str(folder / 'run'))}; look at it: [bold]holdfast report {shown}[/]"
+        f"look at it: holdfast report {results}", markup=False, highlight=False, soft_wrap=True
     )
 
 
@@ -105,19 +157,80 @@ def run(
     folder: Annotated[Path, typer.Option(help="The run's folder, on the SuperLink's machine.")],
     superlink: Superlink = "127.0.0.1:8000",
     certificate: Certificate = None,
-    rounds: Annotated[int, typer.Option(help="Number of rounds, those before included.")] = 10,
+    rounds: Rounds = 10,
+    quorum: Annotated[
+        float | None, typer.Option(help="Share of the sites whose replies are enough.")
+    ] = None,
+    deadline: Annotated[
+        float | None, typer.Option(help="Seconds after which a round closes with a quorum.")
+    ] = None,
     insecure: Insecure = False,
     home: Home = Path(".holdfast"),
 ) -> None:
     """Run an app in a federation that is up; one that was stopped goes on from its folder.
 
+    Ctrl-C ends the showing, not the run.
+
     Example:
 
     [bold]holdfast deploy run app --folder /srv/runs/trial --superlink fed:8000 --ca keys/ca.crt[/]
     """
+    if not (app_folder / "pyproject.toml").is_file():
+        raise HoldfastError(
+            f"{app_folder} is no app: it has no pyproject.toml; make one with holdfast deploy new."
+        )
     connection = _connection(home, superlink, certificate, insecure)
-    for line in connection.run(app_folder, rounds=rounds, folder=str(folder.resolve())):
-        _show(line)
+    there = connection.sites()
+    if not there:
+        raise HoldfastError(
+            f"deploy: no site is registered at {superlink}; holdfast deploy register KEY.pub, then start "
+            f"the sites."
+        )
+    online = sum(site["status"] == "online" for site in there)
+    if online < len(there):
+        err.print(
+            f"{online} of {len(there)} registered sites are there; a run waits for those it needs.",
+            highlight=False,
+            soft_wrap=True,
+        )
+    given: dict[str, str | float] = {"rounds": rounds, "folder": str(folder.resolve())}
+    for name, value in (("quorum", quorum), ("deadline", deadline)):
+        if value is not None:
+            given[name] = value
+    number = connection.submit(app_folder, **given)
+    err.print(f"run {number}", highlight=False)
+    try:
+        _shown(connection.follow(number), folder.name, rounds)
+    except KeyboardInterrupt:
+        err.print(
+            f"no longer shown; run {number} goes on. End it: FLWR_HOME={home / 'flower'} flwr stop {number}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(130) from None
+
+
+def register(
+    key: Annotated[list[Path], typer.Argument(metavar="KEY.pub", help="Public keys of sites.")],
+    superlink: Superlink = "127.0.0.1:8000",
+    certificate: Certificate = None,
+    insecure: Insecure = False,
+    home: Home = Path(".holdfast"),
+) -> None:
+    """Let sites in: the SuperLink turns away whose key it does not know.
+
+    Example:
+
+    [bold]holdfast deploy register keys/north.pub keys/south.pub --ca keys/ca.crt[/]
+    """
+    for one in key:
+        if not one.is_file():
+            raise HoldfastError(f"deploy: there is no key {one}; holdfast deploy keys makes them.")
+    connection = _connection(home, superlink, certificate, insecure)
+    for one in key:
+        connection.flwr("supernode", "register", str(one))
+        out.print(f"registered {one}", markup=False, highlight=False, soft_wrap=True)
 
 
 def status(
@@ -133,35 +246,82 @@ def status(
     [bold]holdfast deploy status --superlink fed:8000 --ca keys/ca.crt[/]
     """
     connection = _connection(home, superlink, certificate, insecure)
-    for words in (("supernode", "list"), ("list",)):
-        out.print(escape(connection.flwr(*words).strip()), highlight=False)
+    sites, runs = connection.sites(), connection.runs()
+    if not sites:
+        _line("no site is registered")
+    for site in sites:
+        since = site["online-at"] if site["status"] == "online" else site["offline-at"]
+        _line(f"site {site['node-id']}  {site['status']}  since {since}")
+    if not runs:
+        _line("no run was submitted")
+    for one in runs:
+        _line(f"run {one['run-id']}  {one['status']}  {one['fab-name']}  {one['status-details']}")
+
+
+def _line(words: str) -> None:
+    out.print(words.rstrip(), markup=False, highlight=False, soft_wrap=True)
 
 
 def _connection(
     home: Path, superlink: str, certificate: Path | None, insecure: bool
 ) -> "Connection":
-    from holdfast.deploy.local import Connection
+    from holdfast.deploy.connection import Connection
 
     if certificate is None and not insecure:
         raise HoldfastError(
             "deploy: give --ca CERTIFICATE, or --insecure for a SuperLink on this machine without TLS."
         )
-    return Connection(home, superlink, None if insecure else certificate)
+    connection = Connection(home, superlink, None if insecure else certificate)
+    connection.check()
+    return connection
 
 
-def _show(line: str) -> None:
-    """What the server says of a round, and what is wrong; not what Flower says of itself."""
-    said, _, rest = line.partition("holdfast round=")
-    if rest and not said:
-        out.print(f"round {rest}", highlight=False, soft_wrap=True)
-    elif line.startswith(("round ", "deploy: ", "Error")) or "HoldfastError" in line:
-        out.print(escape(line), highlight=False, soft_wrap=True)
+def _shown(lines: Iterable[str], name: str, rounds: int) -> None:
+    """The rounds of a run while it goes on: bars in a terminal, else a line each; and what is wrong.
+
+    What Flower says of itself is left out.
+    """
+    from holdfast.record.progress import of_command
+
+    metrics = ("accuracy", "personal_accuracy", "loss", "personal_loss")
+    total, record = 0.0, dict[str, Any]()
+    with of_command(err, 1, rounds, *metrics) as progress:
+        progress.begin(name)
+        for line in lines:
+            said = _round(line)
+            if said:
+                record = said
+                total += said.get("bytes_down", 0.0) + said.get("bytes_up", 0.0)
+                if progress.is_shown:
+                    progress.hear(name, int(said["round"]), said, total)
+                else:
+                    _line(line.removeprefix("holdfast "))
+            elif line.startswith(("round ", "deploy: ", "holdfast: ")):
+                err.print(line, markup=False, highlight=False, soft_wrap=True)
+        last = "  ".join(f"{m} {record[m]:.3f}" for m in metrics if m in record)
+        progress.end(f"{int(record.get('round', rounds))} rounds  {last}".rstrip())
+
+
+def _round(line: str) -> dict[str, Any]:
+    """What a server says of a round; nothing if the line is another."""
+    words = line.split()
+    if words[:1] != ["holdfast"] or not words[1:] or not words[1].startswith("round="):
+        return {}
+    found: dict[str, Any] = {}
+    for word in words[1:]:
+        name, _, value = word.partition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            continue
+    return found if "round" in found else {}
 
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "new": new,
     "keys": keys,
     "local": local,
+    "register": register,
     "run": run,
     "resume": run,
     "status": status,

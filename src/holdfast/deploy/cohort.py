@@ -21,6 +21,7 @@ from holdfast.core.round import (
     RoundResult,
     Shared,
     Slot,
+    announced,
     finished_round,
     opened_round,
     reply_shapes,
@@ -31,7 +32,13 @@ from holdfast.deploy import frame, messages
 from holdfast.deploy.collect import Collected, Collector, Patience
 from holdfast.deploy.frame import BadMessageError
 from holdfast.deploy.messages import Version
-from holdfast.deploy.replies import Expected, Limits, SiteRefusedError, read_refusal
+from holdfast.deploy.replies import (
+    Expected,
+    Limits,
+    SecondAnswerError,
+    SiteRefusedError,
+    read_refusal,
+)
 from holdfast.deploy.roster import Roster
 from holdfast.deploy.task import Task, name_of
 from holdfast.deploy.transport import Transport
@@ -61,7 +68,7 @@ def _as_received(
     at = ClientView(shared.x, shared.msg, None, None, slot.weight, path)  # type: ignore[arg-type]
     heard = unheard
     if mine.wire.hears_each:
-        delta, upload = mine.wire.receive(coded)
+        delta, upload = mine.mean.take(mine.wire.receive(coded))[0]
         heard = mine.rule.hear(delta, upload, at)
     return Reply(coded, heard, arrived, path, is_there)
 
@@ -179,6 +186,8 @@ class RemoteCohort:
         setup, task = self.setup, self.task
         return messages.Begin(
             run=self.run,
+            method=self.roster.method,
+            table=self.roster.table,
             algorithm=task.algorithm_digest,
             model=task.model_digest,
             local=task.local_digest,
@@ -198,6 +207,9 @@ class RemoteCohort:
     def read_begun(self, client: int, data: bytes) -> bool:
         """Take the answer to the message that begins the run, if it is one."""
         if client in self._begun:
+            # Asked twice, since it was slow to begin: it has its round by now.
+            if data == messages.Begun(self.run).pack():
+                raise SecondAnswerError("it has said already that it has begun")
             return False
         found = frame.unpack(data, 0, 4096)
         read_refusal(found)
@@ -249,9 +261,10 @@ class _AskedRound:
     ) -> None:
         self._engine, self._t, self._inputs = engine, t, inputs
         msg = addressed(opened.msg, None)
-        self._body = Wire().pack((opened.x, msg))
+        self._body = Wire().pack((opened.x, msg, opened.said))
         self._largest = engine.limits.norm * (1.0 + float(norm(opened.x)))
-        shapes = reply_shapes(inputs.algorithm, opened.x, msg, first)
+        algorithm = announced(inputs.algorithm, opened.said)
+        shapes = reply_shapes(algorithm, opened.x, msg, first)
         self.coded = shapes.coded
         self.unheard = () if inputs.algorithm.wire.hears_each else zeros(shapes.heard)
         self.rounds: dict[int, bytes] = {}

@@ -2,12 +2,13 @@
 
 import dataclasses
 import logging
+import math
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from holdfast.deploy.frame import BadMessageError
-from holdfast.deploy.replies import NotFiniteError, SiteRefusedError
+from holdfast.deploy.replies import NotFiniteError, SecondAnswerError, SiteRefusedError
 from holdfast.deploy.roster import Roster
 from holdfast.deploy.transport import Arrival, Transport
 from holdfast.errors import HoldfastError, first_wrong
@@ -119,7 +120,7 @@ class Collector:
                 again = self._take(t, client, data, error, asking, out)
                 if again is None:
                     open_.discard(client)
-                else:
+                elif again < math.inf:
                     due[client] = min(due[client], time.monotonic() + again)
                     working.discard(client)
             waited = time.monotonic() - began
@@ -174,12 +175,16 @@ class Collector:
         asking: "Asking",
         out: Collected,
     ) -> float | None:
-        """Take an answer; in how many seconds to ask again, None if that is not needed."""
+        """Take an answer; in how many seconds to ask again: None if that is not needed, infinity if the site
+        is at work on what it was asked last."""
         if data is None:
             log.warning("round %d, client %d: no reply (%s)", t + 1, client, error)
             return self.patience.retry
         try:
             found = asking.read(client, data)
+        except SecondAnswerError:
+            out.stray += 1
+            return math.inf
         except SiteRefusedError as refusal:
             out.refused[client] = str(refusal)
             log.warning("round %d, client %d: %s", t + 1, client, refusal)

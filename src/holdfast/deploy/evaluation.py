@@ -13,80 +13,175 @@ from holdfast.deploy.cohort import RemoteCohort, version_of
 from holdfast.deploy.collect import Collector
 from holdfast.deploy.frame import BadMessageError
 from holdfast.deploy.replies import SiteRefusedError, read_refusal
+from holdfast.deploy.taking import BOTH, OWN, SERVER
 from holdfast.engine.personal import deployed_message
 from holdfast.errors import HoldfastError
 from holdfast.evaluate.evaluators import Personal
+from holdfast.evaluate.measuring import also
 from holdfast.evaluate.protocol import EvaluationView, Evaluator
+from holdfast.metrics import Metric
+from holdfast.metrics.by_name import named
 from holdfast.metrics.metric import Directions
 from holdfast.models.model import Model
+from holdfast.record.history import SITES
 from holdfast.trees import Tree
 
 _MOST_HEADER = 1 << 16
 _message = jax.jit(deployed_message)
 
 
-def at_sites(evaluator: Any, engine: RemoteCohort) -> Evaluator:
-    """`hf.evaluate.personal` as sites work it out, on their own held-out examples; others as they are."""
-    if not isinstance(evaluator, Personal):
-        found: Evaluator = evaluator
-        return found
-    if evaluator.metrics or evaluator.latest:
-        raise HoldfastError(
-            "deploy: evaluate.personal with metrics of a whole set, or of the latest models, is for "
-            "simulations only so far; leave `metrics` and `latest` out.",
-            about=("evaluate",),
-        )
-    return PersonalAtSites(evaluator.every, evaluator.name, evaluator.adapt, engine, evaluator)
-
-
 @dataclasses.dataclass(frozen=True)
-class PersonalAtSites:
-    """Each site's own model on its own held-out examples: the mean over sites and over the worst tenth."""
+class HeldOut:
+    """What an experiment file measures on test examples, where these are the sites' own.
 
-    every: int
-    name: str
-    adapt: Any
-    engine: RemoteCohort = dataclasses.field(repr=False)
-    simulated: Personal = dataclasses.field(repr=False)
+    Args:
+        every: rounds between evaluations.
+        server: whether the server's model is measured, on all of them together.
+        personal: whether each site's own is, on its own.
+        metrics: of each site's own set.
+    """
+
+    every: int = 1
+    server: bool = True
+    personal: bool = False
+    metrics: tuple[Metric, ...] = ()
     keeps_last_models = False
+
+    @property
+    def _of_clients(self) -> Personal:
+        return Personal((), self.every, metrics=self.metrics)
 
     @property
     def directions(self) -> Directions:
         """As in a simulation."""
-        return self.simulated.directions
+        return self._of_clients.directions
 
     def columns(self, measured: list[str]) -> list[str]:
-        """As in a simulation."""
-        return self.simulated.columns(measured)
+        """As in a simulation, but of sets of all sites together."""
+        own = self._of_clients.columns(also(measured, self.metrics)) if self.personal else []
+        return [*(measured if self.server else []), *own]
 
     def check(self, model: Model, params: Tree, clients: int) -> None:
-        """There is nothing here to check: sites look at their own examples."""
+        """Sites look at their own examples; which metrics they know is known here."""
+        unknown = next((m.name for m in self.metrics if not _is_of_library(m)), None)
+        if unknown is not None:
+            raise HoldfastError(
+                f"deploy: `{unknown}` is a metric of your own, and sites measure those of the library alone; "
+                f"take it out.",
+                about=("evaluate", "metrics"),
+            )
 
-    def __call__(self, view: EvaluationView) -> dict[str, float]:
-        asked = _AskedEvaluation(self.engine, view)
-        engine = self.engine
-        clients = list(range(len(view.state.client_states)))
-        found = Collector(engine.transport, engine.roster, engine.patience)(
-            view.state.round - 1, clients, asked
+    def __call__(self, view: EvaluationView) -> dict[str, Any]:
+        raise HoldfastError("HeldOut: test examples are at sites; use hf.deploy.run.")
+
+
+def _is_of_library(metric: Metric) -> bool:
+    try:
+        return named(metric.name).title == metric.title
+    except HoldfastError:
+        return False
+
+
+def at_sites(evaluator: Any, engine: RemoteCohort) -> Evaluator:
+    """`hf.evaluate.personal` as sites work it out, on their own held-out examples; others as they are."""
+    if isinstance(evaluator, HeldOut):
+        return HeldOutAtSites(
+            evaluator.every, evaluator.server, evaluator.personal, evaluator.metrics, engine=engine
         )
-        measured = [found.found[c] for c in clients if found.found.get(c)]
-        return self.simulated.of_clients(view, measured) if measured else {}
+    if not isinstance(evaluator, Personal):
+        found: Evaluator = evaluator
+        return found
+    if evaluator.latest:
+        raise HoldfastError(
+            "deploy: evaluate.personal of the latest models is for simulations only, since the server does "
+            "not know them; leave `latest` out.",
+            about=("evaluate",),
+        )
+    return HeldOutAtSites(
+        evaluator.every,
+        False,
+        True,
+        evaluator.metrics,
+        name=evaluator.name,
+        adapt=evaluator.adapt,
+        engine=engine,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldOutAtSites(HeldOut):
+    """The same with sites that can be asked: means of all examples, of all sites, and of the worst tenth."""
+
+    name: str = ""
+    adapt: Any = None
+    engine: RemoteCohort | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    @property
+    def _of_clients(self) -> Personal:
+        return Personal((), self.every, name=self.name, metrics=self.metrics)
+
+    def __call__(self, view: EvaluationView) -> dict[str, Any]:
+        assert self.engine is not None
+        engine, clients = self.engine, list(range(len(view.state.client_states)))
+        models = SERVER if not self.personal else BOTH if self.server else OWN
+        asked = _AskedEvaluation(engine, view, models, self.metrics)
+        collect = Collector(engine.transport, engine.roster, engine.patience)
+        replies = collect(view.state.round - 1, clients, asked).found
+        each = {c: replies[c] for c in clients if replies.get(c)}
+        out: dict[str, Any] = {}
+        if self.server:
+            out |= _together([sums[SERVER] for sums in each.values()])
+        which = OWN if self.personal else SERVER
+        # A site whose examples have no such value, as AUC of one class, is in no mean.
+        none: dict[str, float | None] = {metric.name: None for metric in self.metrics}
+        means = [
+            none | {n: float(np.float64(total) / count) for n, (total, count) in e[which].items()}
+            for e in each.values()
+        ]
+        if self.personal and means:
+            out |= self._of_clients.of_clients(view, means)
+        return out if self.name else out | _by_site(list(each), each.values(), which, means)
+
+
+def _together(several: list[dict[str, list[float]]]) -> dict[str, float]:
+    """Means over all examples, of what everybody measured."""
+    found = {}
+    for name in several[0] if several else ():
+        if all(name in sums for sums in several):
+            count = sum(sums[name][1] for sums in several)
+            found[name] = float(np.float64(sum(sums[name][0] for sums in several)) / count)
+    return found
+
+
+def _by_site(clients: list[int], sums: Any, which: str, means: list[Any]) -> dict[str, Any]:
+    """What is shown of each site by its name: more than one number, so that it rides beside the columns."""
+    if not means:
+        return {}
+    common = [name for name in means[0] if all(own.get(name) is not None for own in means)]
+    tested = [int(max(count for _, count in own[which].values())) for own in sums]
+    found = {name: np.array([own[name] for own in means]) for name in common}
+    about = {"client": np.array(clients), "tested": np.array(tested)}
+    return {f"{SITES}{name}": values for name, values in {**about, **found}.items()}
 
 
 class _AskedEvaluation:
     """What sites are asked to measure."""
 
-    def __init__(self, engine: RemoteCohort, view: EvaluationView) -> None:
+    def __init__(
+        self, engine: RemoteCohort, view: EvaluationView, models: str, metrics: tuple[Metric, ...]
+    ) -> None:
         setup, state = engine.setup, view.state
         now = hyper.at_round(setup.algorithm, state.round)
         msg = _message(now, state.params, state.server.rule)
         body = Wire().pack((state.params, msg))
-        self._engine = engine
+        self._engine, self._models = engine, models
         self._asked: dict[int, bytes] = {
             client: messages.Evaluate(
                 run=engine.run,
                 round=state.round,
                 base=version_of(state.client_states[client]),
+                models=models,
+                metrics=",".join(metric.name for metric in metrics),
                 body=body,
             ).pack()
             for client in range(len(state.client_states))
@@ -109,4 +204,21 @@ class _AskedEvaluation:
             raise BadMessageError("it answers another message")
         if any(n < 1 for _, n in measured.sums.values()):
             raise BadMessageError("it measured on no examples")
-        return {name: float(np.float64(total) / n) for name, (total, n) in measured.sums.items()}
+        return self._by_model(measured.sums)
+
+    def _by_model(self, sums: dict[str, list[float]]) -> dict[str, dict[str, list[float]]]:
+        """Sums by model and metric; nothing of a site that holds nothing out."""
+        if not sums:
+            return {}
+        out: dict[str, dict[str, list[float]]] = {SERVER: {}, OWN: {}}
+        # The loss first, as in a simulation.
+        for name, pair in sorted(
+            sums.items(), key=lambda item: (not item[0].endswith(" loss"), item)
+        ):
+            model, _, metric = name.partition(" ")
+            if model not in out or not metric or model not in self._models.split():
+                raise BadMessageError(f"it measured {name!r}, which nobody asked for")
+            out[model][metric] = pair
+        if any(not out[model] for model in (SERVER, OWN) if model in self._models.split()):
+            raise BadMessageError("it did not measure what was asked for")
+        return out

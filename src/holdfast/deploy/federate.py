@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -9,11 +10,17 @@ import numpy as np
 from jax import tree
 
 from holdfast.data.clients import Clients
+from holdfast.data.preprocessing import Preprocessing
+from holdfast.data.tables.apart import Fitted
 from holdfast.deploy.cohort import RemoteCohort
 from holdfast.deploy.collect import Patience
 from holdfast.deploy.evaluation import at_sites
+from holdfast.deploy.keeping import keep_models
 from holdfast.deploy.replies import Limits
 from holdfast.deploy.roster import Roster
+from holdfast.deploy.study import Study
+from holdfast.deploy.summaries import as_json
+from holdfast.deploy.tables import fit_at_sites
 from holdfast.deploy.task import Task, check_evaluators, shape_of
 from holdfast.deploy.transport import Transport
 from holdfast.engine.experiment import Experiment
@@ -22,19 +29,32 @@ from holdfast.engine.simulate import Run, simulate
 from holdfast.errors import HoldfastError
 from holdfast.record.checkpoint import Checkpoint
 from holdfast.record.files import write_whole
+from holdfast.record.lock import refuse_held
 from holdfast.record.state import RunState
+from holdfast.saved.description import Columns
 from holdfast.trees import Tree
 
+log = logging.getLogger("holdfast.deploy")
+
 _SITES = "sites.json"
+_COLUMNS = "columns.json"
 
 
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Elsewhere(Clients):
-    """A population whose examples are at its sites."""
+    """A population whose examples are at its sites; with what a saved model says of them, if it is known."""
 
     here = False
+    columns: Columns | None = None
 
 
-def elsewhere(like: Tree, sizes: Sequence[int], names: Sequence[str]) -> Clients:
+def elsewhere(
+    like: Tree,
+    sizes: Sequence[int],
+    names: Sequence[str],
+    preprocessing: Preprocessing | None = None,
+    columns: Columns | None = None,
+) -> Clients:
     """A population of which only the sizes are here; one example shows what theirs are."""
     # One row that stands for all, and takes no memory for them.
     examples = tree.map(
@@ -42,15 +62,25 @@ def elsewhere(like: Tree, sizes: Sequence[int], names: Sequence[str]) -> Clients
     )
     offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
     order = np.broadcast_to(np.zeros((), np.int64), (int(offsets[-1]),))
-    return Elsewhere(examples, order, offsets, names=tuple(names))
+    return Elsewhere(
+        examples,
+        order,
+        offsets,
+        names=tuple(names),
+        preprocessing=preprocessing,
+        columns=columns,
+    )
 
 
-def population(names: Sequence[str], like: Tree) -> Clients:
+def population(
+    names: Sequence[str], like: Tree, preprocessing: Preprocessing | None = None
+) -> Clients:
     """Clients of whom nothing is known yet but their names: they are sites, and say how much they have.
 
     Args:
         names: of the sites.
         like: one or more examples like theirs, for the shapes; the values are not used.
+        preprocessing: how their examples came of a table.
 
     Example:
         >>> import holdfast as hf
@@ -59,7 +89,7 @@ def population(names: Sequence[str], like: Tree) -> Clients:
         >>> hf.deploy.population(["north", "south"], digit).names
         ('north', 'south')
     """
-    return elsewhere(like, [1] * len(names), names)
+    return elsewhere(like, [1] * len(names), names, preprocessing)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -88,7 +118,7 @@ class Federation:
             if on_round is not None:
                 on_round(state)
 
-        return simulate(
+        done = simulate(
             self.experiment,
             rounds=rounds,
             checkpoint=checkpoint,
@@ -96,10 +126,12 @@ class Federation:
             on_round=seen,
             start=start,
         )
+        keep_models(engine, done.view)
+        return done
 
 
 def federation(
-    experiment: Experiment,
+    experiment: Experiment | Study,
     transport: Transport,
     patience: Patience | None = None,
     limits: Limits | None = None,
@@ -108,10 +140,18 @@ def federation(
 ) -> Federation:
     """Wait until all sites have said how many examples they have; what was said is kept in `folder`."""
     patience, limits = patience or Patience(), limits or Limits()
+    method, fitted_json, about = "", b"", None
+    if not isinstance(experiment, Experiment):
+        study = experiment
+        fitted = None if study.table is None else _fitted(study, transport, wait, folder)
+        fitted_json = b"" if fitted is None else as_json(fitted.to_dict())
+        method, about = study.label, study.columns(study.dataset(fitted))
+        experiment = study.at_server(fitted)
     task = Task.of(experiment)
     clients = experiment.clients
     names = clients.names or tuple(str(i) for i in range(len(clients)))
-    roster = Roster(names, transport, task, shape_of(clients.examples), limits)
+    shape = shape_of(clients.examples)
+    roster = Roster(names, transport, task, shape, limits, method, fitted_json)
     roster.sizes.update(_known(folder, names))
     roster.wait_for_all(wait)
     if folder is not None:
@@ -123,7 +163,14 @@ def federation(
             f"server only a mean over everybody; give quorum=1.0.",
             about=("quorum",),
         )
-    there = elsewhere(clients.examples, [roster.sizes[name] for name in names], names)
+    if experiment.algorithm.aggregate is None:
+        log.warning(
+            "deploy: within the norm that Limits allows, nothing bounds what one site can do to the model; "
+            "hf.Algorithm(aggregate=hf.aggregates.NormBounded()) does, and hf.aggregates.Mean() says that "
+            "this is meant."
+        )
+    sizes = [roster.sizes[name] for name in names]
+    there = elsewhere(clients.examples, sizes, names, clients.preprocessing, about)
     engine = RemoteCohort(transport, task, roster, patience, limits)
     evaluators = experiment.evaluate
     several = evaluators if isinstance(evaluators, list | tuple) else [evaluators]
@@ -131,6 +178,29 @@ def federation(
     check_evaluators(asked)
     deployed = dataclasses.replace(experiment, clients=there, engine=engine, evaluate=asked or None)
     return Federation(deployed, engine)
+
+
+def _fitted(study: Study, transport: Transport, wait: float | None, folder: Path | None) -> Fitted:
+    """What became of all sites' columns: as before a restart, or by asking."""
+    path = None if folder is None else folder / _COLUMNS
+    if path is None or not path.exists():
+        fitted = fit_at_sites(study, transport, wait)
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            kept = {"study": study.digest, "fitted": fitted.to_dict()}
+            write_whole(path, as_json(kept))
+        return fitted
+    try:
+        found = json.loads(path.read_text())
+        if found["study"] == study.digest:
+            return Fitted.from_dict(found["fitted"])
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise HoldfastError(
+            f"{path} cannot be read; delete it, and sites are asked again."
+        ) from None
+    raise HoldfastError(
+        f"{path} is of another experiment file than this one; give the run a folder of its own."
+    )
 
 
 def _known(folder: Path | None, names: Sequence[str]) -> dict[str, int]:
@@ -148,7 +218,7 @@ def _known(folder: Path | None, names: Sequence[str]) -> dict[str, int]:
 
 
 def run(
-    experiment: Experiment,
+    experiment: Experiment | Study,
     transport: Transport,
     rounds: int,
     checkpoint: Checkpoint | str | Path | None = None,
@@ -163,7 +233,8 @@ def run(
     Sites are the experiment's clients, by name or number. Their examples are not used: sites have their own.
 
     Args:
-        experiment: what is run; the same object may be simulated.
+        experiment: what is run; the same object may be simulated. Or an experiment file, as
+            `hf.deploy.from_file` reads it.
         transport: how messages travel, such as `hf.deploy.InProcess(sites)`.
         rounds: number of rounds, those of a resumed run included.
         checkpoint: a folder (or `hf.Checkpoint`) to save to after every round, and to go on from.
@@ -177,5 +248,8 @@ def run(
     if isinstance(store, str | Path):
         store = Checkpoint(store, every=1)
     folder = None if store is None else Path(store.folder)
+    # Said before sites are waited for.
+    if folder is not None and folder.exists():
+        refuse_held(folder)
     enrolled = federation(experiment, transport, patience, limits, wait, folder)
     return enrolled.run(rounds, store, progress, on_round)

@@ -1,10 +1,13 @@
 """Every message between server and sites, and what each may say.
 
     server           site
+    columns    ->    there       of a table, before a run: which columns there are, which labels how often
+    summarise  ->    summary     then: sums, counts and sketches of its training rows
     ask        ->    facts       before a run: how many examples, of which shape
     begin      ->    begun       once a run: the model it begins with, and what the site counts
     round      ->    reply       a round
     evaluate   ->    measured    counts and sums of the site's own held-out examples
+    keep       ->    kept        at the end: the model the site would use is written there
                      refusal     instead of an answer: one line that says why
 
 A header has exactly the fields of its class, each of its type and in its range; nothing else is read. A body
@@ -71,14 +74,30 @@ def _sums(value: Any) -> bool:
 
 
 def is_name(value: Any) -> bool:
-    """Whether it may be the name of a site."""
+    """Whether it may be the name of a site, or of a column."""
     return _text(value)
+
+
+def is_digest(value: Any) -> bool:
+    """Whether it is 32 hexadecimal digits."""
+    return _digest(value)
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number of things."""
+    return _whole(value)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number."""
+    return _number(value)
 
 
 _KINDS = {
     "whole": _whole,
     "number": _number,
     "text": _text,
+    "label": lambda value: value == "" or _text(value),
     "digest": _digest,
     "version": _version,
     "flag": lambda value: type(value) is bool,
@@ -87,7 +106,7 @@ _KINDS = {
 
 
 # What a field of a header is.
-WHOLE, NUMBER, TEXT, DIGEST, VERSION, FLAG, SUMS = ({"kind": kind} for kind in _KINDS)
+WHOLE, NUMBER, TEXT, LABEL, DIGEST, VERSION, FLAG, SUMS = ({"kind": kind} for kind in _KINDS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,10 +146,45 @@ def _headed(cls: type[Message]) -> list[Any]:
 
 
 @dataclasses.dataclass(frozen=True)
+class Columns(Message):
+    """Server: which columns does your table have, for the experiment of this digest?"""
+
+    kind = "columns"
+    study: str = field(metadata=DIGEST)
+
+
+@dataclasses.dataclass(frozen=True)
+class There(Message):
+    """Site: its name. The body is JSON: columns, and training rows by label."""
+
+    kind = "there"
+    name: str = field(metadata=TEXT)
+
+
+@dataclasses.dataclass(frozen=True)
+class Summarise(Message):
+    """Server: sums, counts and sketches of your columns. The body is JSON: which columns hold words at some
+    site, and whether a number is predicted."""
+
+    kind = "summarise"
+    study: str = field(metadata=DIGEST)
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary(Message):
+    """Site: its name. The body is JSON: its answer."""
+
+    kind = "summary"
+    name: str = field(metadata=TEXT)
+
+
+@dataclasses.dataclass(frozen=True)
 class Ask(Message):
-    """Server: what do you have?"""
+    """Server: what do you have, for this method? The body says what became of all sites' columns, if they
+    have tables."""
 
     kind = "ask"
+    method: str = field(default="", metadata=LABEL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,6 +205,10 @@ class Begin(Message):
 
     kind = "begin"
     run: str = field(metadata=DIGEST)
+    method: str = field(metadata=LABEL)  # as the experiment file calls it
+    table: str = field(
+        metadata=LABEL
+    )  # digest of what became of the sites' columns, if they have tables
     algorithm: str = field(metadata=DIGEST)
     model: str = field(metadata=DIGEST)
     local: str = field(metadata=DIGEST)
@@ -198,12 +256,19 @@ class Reply(Message):
 
 @dataclasses.dataclass(frozen=True)
 class Evaluate(Message):
-    """Server: measure on your own held-out examples. The body is model and message."""
+    """Server: measure on your own held-out examples. The body is model and message.
+
+    `models` says which: the server's, the site's own, or both.
+    """
 
     kind = "evaluate"
     run: str = field(metadata=DIGEST)
     round: int = field(metadata=WHOLE)
     base: Version = field(metadata=VERSION)
+    models: str = field(metadata=TEXT)
+    metrics: str = field(
+        default="", metadata=LABEL
+    )  # of the whole set, by name, with commas between
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,6 +279,25 @@ class Measured(Message):
     run: str = field(metadata=DIGEST)
     message: str = field(metadata=DIGEST)
     sums: dict[str, list[float]] = field(metadata=SUMS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Keep(Message):
+    """Server: the run is over; keep the model you would use. The body is model and message."""
+
+    kind = "keep"
+    run: str = field(metadata=DIGEST)
+    round: int = field(metadata=WHOLE)
+    base: Version = field(metadata=VERSION)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept(Message):
+    """Site: it has written its model to its disk."""
+
+    kind = "kept"
+    run: str = field(metadata=DIGEST)
+    message: str = field(metadata=DIGEST)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -113,6 +113,10 @@ class NotFiniteError(BadMessageError):
     """The site says itself that its numbers are not finite: a simulation leaves it out too."""
 
 
+class SecondAnswerError(BadMessageError):
+    """An answer to what was asked twice and answered before; the site is at work on what came after."""
+
+
 class SiteRefusedError(BadMessageError):
     """The site says why it has no reply."""
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from holdfast.deploy import frame, messages
 from holdfast.deploy.frame import BadMessageError
-from holdfast.deploy.replies import Limits
-from holdfast.deploy.task import Task
+from holdfast.deploy.replies import Limits, read_refusal
+from holdfast.deploy.task import Task, name_of
 from holdfast.deploy.transport import Arrival, Transport
 from holdfast.errors import HoldfastError
 
@@ -16,6 +16,8 @@ log = logging.getLogger("holdfast.deploy")
 _ASK_AGAIN = 120.0
 # The same where it is known that there will be no answer.
 _AFTER_FAILURE = 5.0
+# Seconds between words about who is missing at the beginning.
+_SAY = 30.0
 
 
 class Roster:
@@ -26,9 +28,19 @@ class Roster:
     """
 
     def __init__(
-        self, names: Sequence[str], transport: Transport, task: Task, shape: str, limits: Limits
+        self,
+        names: Sequence[str],
+        transport: Transport,
+        task: Task,
+        shape: str,
+        limits: Limits,
+        method: str = "",
+        columns: bytes = b"",
     ) -> None:
-        self.names = tuple(names)
+        self.names, self.method = tuple(names), method
+        # By what became of all sites' columns, where they have tables.
+        self.table = name_of(columns.decode()) if columns else ""
+        self._ask = messages.Ask(method, body=columns).pack()
         self.sizes: dict[str, int] = {}
         self._transport, self._task, self._shape, self._limits = transport, task, shape, limits
         self._at: dict[str, str] = {}  # name -> address
@@ -44,9 +56,15 @@ class Roster:
 
     def wait_for_all(self, seconds: float | None, pause: float = 0.2) -> None:
         """Until every site has said what it has."""
-        began = time.monotonic()
+        began, told = time.monotonic(), 0.0
         while missing := [name for name in self.names if name not in self.sizes]:
             self.look()
+            if (waited := time.monotonic() - began) - told > _SAY:
+                told = waited
+                log.warning(
+                    "deploy: waiting for %s: not started, not registered, or turned away",
+                    ", ".join(missing),
+                )
             for arrival in self._transport.receive(pause):
                 self.take(arrival)
             if seconds is not None and time.monotonic() - began > seconds:
@@ -60,11 +78,11 @@ class Roster:
         """See who can be reached, and ask addresses that nobody is known at who they are."""
         self._there = frozenset(self._transport.addresses())
         now = time.monotonic()
-        known = {*self._at.values(), *self._turned_away}
+        known = set(self._at.values())
         for address in sorted(self._there - known):
             if now - self._asked.get(address, -_ASK_AGAIN) >= _ASK_AGAIN:
                 self._asked[address] = now
-                self._tickets[self._transport.send(address, messages.Ask().pack())] = address
+                self._tickets[self._transport.send(address, self._ask)] = address
 
     def take(self, arrival: Arrival) -> bool:
         """Take an answer to that question; False if it is none."""
@@ -80,7 +98,9 @@ class Roster:
 
     def _enrol(self, address: str, data: bytes) -> None:
         try:
-            facts = messages.Facts.read(frame.unpack(data, 0, 4096))
+            found = frame.unpack(data, 0, 4096)
+            read_refusal(found)
+            facts = messages.Facts.read(found)
             self._check(address, facts)
         except BadMessageError as bad:
             self._turned_away[address] = f"{address}: {bad}"

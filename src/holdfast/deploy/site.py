@@ -5,69 +5,50 @@ A site is a function of a message and its disk: it may be another process for ev
 
 import dataclasses
 import functools
+import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
-from jax import tree
 
-from holdfast.core import hyper
-from holdfast.core.keys import Purpose, host_key, round_key
-from holdfast.core.round import (
-    ClientState,
-    Preparation,
-    Reply,
-    Shared,
-    Slot,
-    Template,
-    client_round,
-    in_type,
-    prepare_cohort,
-)
-from holdfast.core.wire import Wire
-from holdfast.data.clients import Clients, check_finite, count
+from holdfast.core.round import ClientState
+from holdfast.data.clients import check_finite, count
 from holdfast.deploy import frame, messages
 from holdfast.deploy.frame import BadMessageError
-from holdfast.deploy.messages import FIRST, Version
+from holdfast.deploy.messages import Version
 from holdfast.deploy.states import LostStateError, StateVersions
+from holdfast.deploy.taking import MODELS, OWN, Taking
 from holdfast.deploy.task import Task, shape_of
-from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.experiment import Experiment
-from holdfast.engine.personal import deployed_with
+from holdfast.engine.role import deploys_its_own
+from holdfast.engine.saving import described
 from holdfast.errors import HoldfastError
 from holdfast.evaluate.measuring import totals
+from holdfast.evaluate.predictions import of_set
+from holdfast.metrics import Metric
+from holdfast.metrics.by_name import as_metrics
+from holdfast.models.model import Model
 from holdfast.record.files import write_whole
 from holdfast.record.identity import digest
-from holdfast.trees import Tree, float_type, nbytes
+from holdfast.saved.description import Columns
+from holdfast.saved.file import by_name, write
+from holdfast.torch.sites import Site as TorchSite
+from holdfast.trees import Tree
 
+log = logging.getLogger("holdfast.deploy")
 _BEGIN = "begin.message"
 _DATA = "data.digest"
+_MODEL = "model.safetensors"
 # Bytes of a model or broadcast, beyond which a message is not read.
-_LARGEST = 1 << 36
+LARGEST = 1 << 36
 
 
-@jax.jit
-def _round_at_site(shared: Shared, state: ClientState, slot: Slot) -> Reply:
-    """`client_round` as a program of its own."""
-    dtype = float_type(shared.x)
-    slot = in_type(slot, dtype)
-    mine = hyper.of_client(shared.algorithm, slot.client, dtype)
-    return client_round(shared, mine, state, slot)
-
-
-_prepared = jax.jit(prepare_cohort)
-_deployed = jax.jit(deployed_with)
-
-
-class _RefusedError(HoldfastError):
+class RefusedError(HoldfastError):
     """Why a site does not answer, to be told to the server."""
 
 
-class _LostError(_RefusedError):
+class LostError(RefusedError):
     """The same, where the site has not what the server takes for granted."""
 
 
@@ -78,12 +59,15 @@ class Site:
     Args:
         experiment: the experiment that is deployed, of which a site uses the algorithm, the model and the
             local steps; its clients may be any, such as those it was simulated with.
-        examples: this site's own training examples.
+        examples: this site's own training examples; or what `holdfast.torch.site` returned, if PyTorch takes
+            the local steps.
         folder: where it keeps what it remembers between rounds; only this site writes there.
         name: what the server knows it by.
         tests: its own held-out examples, on which it measures its model; none unless given.
         algorithms: digests of the algorithms it takes part in; that of the experiment unless given.
         models: the same of models.
+        columns: what the model that is kept here at the end says of its inputs and labels.
+        by: the model by which it trains, of `holdfast.torch.like`; the experiment's own unless given.
 
     Example:
         >>> import holdfast as hf
@@ -112,8 +96,14 @@ class Site:
     tests: Tree = None
     algorithms: Sequence[str] | None = None
     models: Sequence[str] | None = None
+    columns: Columns | None = None
+    by: Model | None = None
 
     def __post_init__(self) -> None:
+        # What stands for a frozen field is set once, here.
+        if isinstance(self.examples, TorchSite):
+            object.__setattr__(self, "by", self.examples.model)
+            object.__setattr__(self, "examples", self.examples.examples)
         if not messages.is_name(self.name):
             raise HoldfastError(
                 f"Site: name={self.name!r}; give a name of 1 to 200 characters, in one line.",
@@ -133,22 +123,20 @@ class Site:
         return Task.of(self.experiment)
 
     @functools.cached_property
+    def _data(self) -> str:
+        return digest(self.examples)
+
+    @functools.cached_property
     def _on_device(self) -> Tree:
         return jax.device_put(self.examples)
 
     def answer(self, data: bytes) -> bytes:
         """The answer to a message; what is wrong with one is said in the answer, never raised."""
-        asked = frame.identity(data) if isinstance(data, bytes) else "0" * 32
-        try:
-            return self._answer(data, asked).pack()
-        except _RefusedError as error:
-            why, lost = str(error), isinstance(error, _LostError)
-        except BadMessageError as error:
-            why, lost = f"the message cannot be read: {error}", False
-        return messages.Refusal(_one_line(why), asked, lost).pack()
+        return answered(self.answer_to, data)
 
-    def _answer(self, data: bytes, asked: str) -> messages.Message:
-        found = frame.unpack(data, _LARGEST)
+    def answer_to(self, data: bytes, asked: str) -> messages.Message:
+        """The answer, or why there is none."""
+        found = frame.unpack(data, LARGEST)
         kind = found.header.get("kind")
         if kind == "ask":
             return self._facts(messages.Ask.read(found))
@@ -158,6 +146,8 @@ class Site:
             return self._round(messages.Round.read(found), asked)
         if kind == "evaluate":
             return self._evaluate(messages.Evaluate.read(found), asked)
+        if kind == "keep":
+            return self._keep(messages.Keep.read(found), asked)
         raise BadMessageError("it is none that a site answers")
 
     def _facts(self, _: messages.Ask) -> messages.Facts:
@@ -173,18 +163,18 @@ class Site:
     def _begin(self, begin: messages.Begin, data: bytes) -> messages.Begun:
         self._check_allowed(begin)
         if begin.examples != count(self.examples):
-            raise _RefusedError(
+            raise RefusedError(
                 f"it has {count(self.examples)} examples, and the run began with {begin.examples}"
             )
-        _Taking(self, begin)  # refuses a model of other shapes
+        self._take(begin)  # refuses a model of other shapes
         folder = self._folder(begin.run)
         folder.mkdir(parents=True, exist_ok=True)
         known = folder / _BEGIN
         if known.exists() and known.read_bytes() != data:
-            raise _RefusedError("the run began otherwise at this site")
-        mine, noted = digest(self.examples), folder / _DATA
+            raise RefusedError("the run began otherwise at this site")
+        mine, noted = self._data, folder / _DATA
         if noted.exists() and noted.read_text() != mine:
-            raise _RefusedError("its data has changed since the run began")
+            raise RefusedError("its data has changed since the run began")
         write_whole(noted, mine)
         write_whole(known, data)
         return messages.Begun(begin.run)
@@ -197,57 +187,92 @@ class Site:
             ("local", begin.local, task.local_digest, None),
         ):
             if said != own:
-                raise _RefusedError(
+                raise RefusedError(
                     f"the server's {what} is {said[:12]}, this site's {own[:12]}: both must have the same"
                 )
             if allowed is not None and own not in allowed:
-                raise _RefusedError(f"{what} {own} is not on this site's list of allowed ones")
+                raise RefusedError(f"{what} {own} is not on this site's list of allowed ones")
+
+    def _take(self, begin: messages.Begin) -> Taking:
+        return Taking(begin, self.task, self.examples, self._on_device, self.by)
 
     def _folder(self, run: str) -> Path:
         # `run` is 32 hexadecimal digits, or the message was refused.
         return Path(self.folder) / run
 
-    def _taking(self, run: str) -> "_Taking":
+    def _taking(self, run: str) -> "Taking":
         """The run as it began at this site."""
-        folder = self._folder(run)
+        begin = begun_in(Path(self.folder), run)
         try:
-            begun = (folder / _BEGIN).read_bytes()
-            noted = (folder / _DATA).read_text()
+            noted = (self._folder(run) / _DATA).read_text()
         except FileNotFoundError:
-            raise _LostError("this site does not know the run") from None
-        try:
-            begin = messages.Begin.read(frame.unpack(begun, _LARGEST))
-        except BadMessageError:
-            raise _LostError("what this site knew of the run is damaged") from None
-        if noted != digest(self.examples):
-            raise _RefusedError("its data has changed since the run began")
+            raise LostError("this site does not know the run") from None
+        if noted != self._data:
+            raise RefusedError("its data has changed since the run began")
         self._check_allowed(begin)
-        return _Taking(self, begin)
+        return self._take(begin)
 
     def _found(
-        self, message: messages.Round | messages.Evaluate
-    ) -> tuple["_Taking", StateVersions, ClientState]:
+        self, message: messages.Round | messages.Evaluate | messages.Keep
+    ) -> tuple["Taking", StateVersions, ClientState]:
         """The run, and the state that a message speaks of."""
         taking = self._taking(message.run)
         states = StateVersions(self._folder(message.run))
         try:
             return taking, states, taking.state(states, message.base)
         except LostStateError as error:
-            raise _LostError(str(error)) from None
+            raise LostError(str(error)) from None
 
     def _evaluate(self, message: messages.Evaluate, asked: str) -> messages.Measured:
+        if message.models not in MODELS:
+            raise BadMessageError(f"`models` of its header is none of {', '.join(MODELS)}")
+        try:
+            metrics = as_metrics(message.metrics.split(",") if message.metrics else ())
+        except HoldfastError:
+            raise RefusedError("it does not know a metric that is asked for") from None
         taking, _, state = self._found(message)
         sums: dict[str, list[float]] = {}
         if self.tests is not None and count(self.tests):
-            model = taking.deployed(message, state)
-            found = totals(self.experiment.model, model, self.tests)
-            # What is not finite cannot be said, and is not counted.
-            sums = {
-                name: [value, count(self.tests)]
-                for name, value in found.items()
-                if math.isfinite(value)
-            }
+            for name, model in taking.models(message, state).items():
+                for metric, pair in self._measured(model, metrics if name == OWN else ()).items():
+                    sums[f"{name} {metric}"] = pair
         return messages.Measured(message.run, asked, sums)
+
+    def _measured(self, params: Tree, metrics: Sequence[Metric]) -> dict[str, list[float]]:
+        """Sums and counts of one model; what is not finite cannot be said, and is not counted."""
+        model, n = self.by or self.experiment.model, count(self.tests)
+        found = {name: [value, n] for name, value in totals(model, params, self.tests).items()}
+        others = [metric for metric in metrics if metric.name not in found]
+        # Of the whole set there is one value.
+        for name, value in of_set(others, model, params, self.tests).items():
+            if value is not None:
+                found[name] = [value, 1]
+        return {name: pair for name, pair in found.items() if math.isfinite(pair[0])}
+
+    def model_file(self, run: str) -> Path:
+        """Where the model is that this site would use after a run, for `hf.load` and `holdfast predict`."""
+        return self._folder(run) / _MODEL
+
+    def _keep(self, message: messages.Keep, asked: str) -> messages.Kept:
+        taking, _, state = self._found(message)
+        model, task = taking.deployed(message, state), self.task
+        own = deploys_its_own(task.algorithm, model)
+        about = described(
+            self.experiment.model,
+            self.examples,
+            jax.device_get(model),
+            method=taking.begin.method or task.algorithm.name,
+            round=message.round,
+            seed=taking.begin.seed,
+            columns=self.columns,
+            clients=(self.name,),
+            personal=own,
+            stored="client" if own else "server",
+            client=self.name if own else None,
+        )
+        path = write(self.model_file(message.run), by_name(jax.device_get(model)), about)
+        log.info("deploy: the model of this site is in %s", path)
+        return messages.Kept(message.run, asked)
 
     def _round(self, message: messages.Round, asked: str) -> messages.Message:
         taking, states, state = self._found(message)
@@ -265,88 +290,30 @@ class Site:
         )
 
 
-class _Taking:
-    """A site's part in one run."""
-
-    def __init__(self, site: Site, begin: messages.Begin) -> None:
-        self.site, self.begin, self.task = site, begin, site.task
-        key = host_key(begin.seed, Purpose.INIT)
-        shapes = jax.eval_shape(self.task.model.init, key, site.examples)
-        self.first = _numbers(begin.body, shapes, "the model")
-        self.template: Template = self.task.template(self.first)
-
-    @functools.cached_property
-    def _planner(self) -> BatchPlanner:
-        """Batches of this client among clients the largest of which is as large as it is said to be."""
-        mine, begin = count(self.site.examples), self.begin
-        other = max(begin.largest, mine)
-        sizes = np.zeros(begin.client + 2, np.int64)
-        sizes[begin.client :] = mine, other
-        rows = np.concatenate([np.arange(mine), np.zeros(other, np.int64)])
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        clients = Clients(self.site.examples, rows, offsets)
-        return BatchPlanner(clients, self.task.local, begin.seed)
-
-    def _slots(self, t: int) -> Slot:
-        slots = self._planner.slots(t, np.array([self.begin.client]))
-        return slots._replace(weight=np.array([self.begin.weight]))
-
-    def state(self, states: StateVersions, version: Version) -> ClientState:
-        """The state to go on from: a version on the disk, or the first."""
-        if version != FIRST or version in states:
-            return states.read(version, self.template.client)
-        first = self.template.client
-        if not self.task.algorithm.rule.traits.prepares:
-            return first
-        inputs = Preparation(
-            model=self.task.model,
-            rule=hyper.at_round(self.task.algorithm, 0).rule,
-            x=self.first,
-            states=tree.map(lambda a: jnp.asarray(a)[None], first.rule),
-            slots=self._slots(0),
-            examples=self.site._on_device,
-            fresh=jnp.asarray(np.ones(1, bool)),
-            key=host_key(self.begin.seed, Purpose.PREPARE),
-        )
-        found = jax.device_get(_prepared(inputs))
-        prepared = first._replace(rule=tree.map(lambda a: a[0], found))
-        states.write(FIRST, jax.device_get(prepared))
-        return prepared
-
-    def round(self, message: messages.Round, state: ClientState) -> Reply:
-        """`client_round` with what the message brought."""
-        t = message.round
-        x, msg = _numbers(message.body, self.template.broadcast, "the broadcast")
-        now = hyper.at_round(self.task.algorithm, t)
-        steps = self.task.local.at(t, x)
-        key = round_key(self.begin.seed, t)
-        shared = Shared(self.task.model, now, steps, x, msg, self.site._on_device, key)
-        slot = tree.map(lambda a: a[0], self._slots(t))
-        return _round_at_site(shared, tree.map(jnp.asarray, state), slot)
-
-    def deployed(self, message: messages.Evaluate, state: ClientState) -> Tree:
-        """The model this site would use, of the server's and what it remembers."""
-        x, msg = _numbers(message.body, self.template.broadcast, "the broadcast")
-        now = hyper.at_round(self.task.algorithm, message.round)
-        client = np.int32(self.begin.client)
-        return _deployed(now, x, msg, tree.map(jnp.asarray, state.rule), client)
-
-    def packed(self, t: int, reply: Reply) -> bytes:
-        """The reply's numbers as the wire sends them."""
-        now = hyper.at_round(self.task.algorithm, t)
-        mine = hyper.of_client(now.wire, self.begin.client, float_type(self.first))
-        return mine.pack(reply.coded)
+def begun_in(folder: Path, run: str) -> messages.Begin:
+    """The message that a run began with at a site."""
+    if not messages.is_digest(run):
+        raise BadMessageError("`run` of its header is no digest")
+    try:
+        content = (folder / run / _BEGIN).read_bytes()
+    except FileNotFoundError:
+        raise LostError("this site does not know the run") from None
+    try:
+        return messages.Begin.read(frame.unpack(content, LARGEST))
+    except BadMessageError:
+        raise LostError("what this site knew of the run is damaged") from None
 
 
-def _numbers(body: bytes, like: Tree, what: str) -> Tree:
-    """Arrays of these shapes; refuses another number of bytes, and numbers that are not finite."""
-    if len(body) != nbytes(like):
-        raise BadMessageError(f"{what} has {len(body)} bytes, and {nbytes(like)} were expected")
-    found: Any = Wire().unpack(body, like, None)  # type: ignore[arg-type]
-    for a in tree.leaves(found):
-        if jnp.issubdtype(a.dtype, jnp.inexact) and not np.isfinite(a.astype(np.float64)).all():
-            raise BadMessageError(f"{what} has numbers that are not finite")
-    return tree.map(jnp.asarray, found)
+def answered(answer: Callable[[bytes, str], messages.Message], data: bytes) -> bytes:
+    """The answer to a message as bytes; what is wrong is said in it, never raised."""
+    asked = frame.identity(data) if isinstance(data, bytes) else "0" * 32
+    try:
+        return answer(data, asked).pack()
+    except RefusedError as error:
+        why, lost = str(error), isinstance(error, LostError)
+    except BadMessageError as error:
+        why, lost = f"the message cannot be read: {error}", False
+    return messages.Refusal(_one_line(why), asked, lost).pack()
 
 
 def _one_line(text: str) -> str:

@@ -4,51 +4,70 @@ name = "north"                 # as the server knows it
 folder = "north"               # what it remembers; paths are relative to this file
 
 [data]
-file = "north.npz"             # arrays x and y; test_x and test_y are held out
+path = "north.csv"             # a table; or `file`, arrays x and y; or `function`, a function of its own
+test = 0.2                     # a share that is held out; or `test_path`, a file of its own
 
 [allow]                        # unless given, what the app brings
+experiments = ["8c1e..."]      # digests of experiment files
 algorithms = ["0f3a..."]
 models = ["77d1..."]
 """
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from holdfast.data.clients import Examples
+from holdfast.deploy.file_site import FileSite
 from holdfast.deploy.site import Site
+from holdfast.deploy.site_data import KEYS, SiteData, read_toml
+from holdfast.deploy.study import Study
 from holdfast.engine.experiment import Experiment
-from holdfast.errors import HoldfastError, did_you_mean, file_errors_said
-from holdfast.trees import Tree
+from holdfast.errors import HoldfastError
 
-_KEYS: dict[str, dict[str, type]] = {
+_KEYS: dict[str, dict[str, Any]] = {
     "": {"name": str, "folder": str, "data": dict, "allow": dict},
-    "data": {"file": str},
-    "allow": {"algorithms": list, "models": list},
+    "data": KEYS,
+    "allow": {"experiments": list, "algorithms": list, "models": list},
 }
 
 
-def site_from_file(path: str | Path, experiment: Experiment) -> Site:
+def site_from_file(
+    path: str | Path, experiment: Experiment | Study | str | Path
+) -> Site | FileSite:
     """A site as its file describes it.
 
     Args:
         path: of `site.toml`.
-        experiment: what the app runs.
+        experiment: what the app runs: an experiment, or an experiment file.
     """
     path = Path(path)
-    given = _read(path)
-    _check(path, "", given)
+    if isinstance(experiment, str | Path):
+        experiment = from_file(experiment)
+    given = read_toml(path, _KEYS)
     missing = [key for key in ("name", "folder", "data") if key not in given]
     if missing:
         raise HoldfastError(f"{path}: `{missing[0]}` is missing.", about=(missing[0],))
-    for section in ("data", "allow"):
-        _check(path, section, given.get(section, {}))
-    if "file" not in given["data"]:
-        raise HoldfastError(f"{path}: `file` of [data] is missing.", about=("data", "file"))
-    train, tests = _examples(path.parent / given["data"]["file"])
     allow = given.get("allow", {})
+    try:
+        data = SiteData(path.parent, given["data"])
+        if not isinstance(experiment, Experiment):
+            return FileSite(
+                experiment,
+                data,
+                path.parent / given["folder"],
+                given["name"],
+                allow.get("experiments"),
+                allow.get("algorithms"),
+                allow.get("models"),
+            )
+        if "experiments" in allow:
+            raise HoldfastError(
+                "`experiments` of [allow] are experiment files, and this app makes its experiment in Python; "
+                "give `algorithms` and `models`.",
+                about=("allow",),
+            )
+        train, tests = data.examples()
+    except HoldfastError as error:
+        raise HoldfastError(f"{path}: {error}", about=error.about) from None
     return Site(
         experiment,
         train,
@@ -60,52 +79,21 @@ def site_from_file(path: str | Path, experiment: Experiment) -> Site:
     )
 
 
-@file_errors_said()
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise HoldfastError(f"{path} is no TOML: {error}") from None
+def from_file(
+    path: str | Path, method: str = "", seed: int | None = None, server: str | Path | None = None
+) -> Study:
+    """An experiment file as a federation runs it, for `hf.deploy.run` and `hf.deploy.site_from_file`.
 
+    Sites are named by `sites.toml` beside the file; without one, by the clients of the simulated data, which
+    is then loaded for it.
 
-def _check(path: Path, section: str, given: dict[str, Any]) -> None:
-    known = _KEYS[section]
-    for key, value in given.items():
-        where = f" of [{section}]" if section else ""
-        if key not in known:
-            raise HoldfastError(
-                f"{path}: unknown key `{key}`{where}; {did_you_mean(key, known)}", about=(key,)
-            )
-        words = isinstance(value, known[key]) and (
-            not isinstance(value, list) or all(isinstance(word, str) for word in value)
-        )
-        if not words:
-            raise HoldfastError(
-                f"{path}: `{key}`{where} is {value!r}; give a {known[key].__name__}"
-                f"{' of words' if known[key] is list else ''}.",
-                about=(key,),
-            )
+    Args:
+        path: of the experiment file, as `holdfast run` simulates it.
+        method: which of its methods, by its label; needed at the server where there are several.
+        seed: of the run; the file's first unless given.
+        server: a file whose `[data]` says where the server's own data is, for methods in which it learns.
+    """
+    # Experiment files are read by a room above this one, which needs all that is here.
+    from holdfast.config import deployment
 
-
-@file_errors_said()
-def _examples(path: Path) -> tuple[Examples, Tree]:
-    """Training examples and held-out ones, from arrays in a file; nothing in it can run code."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
-    except FileNotFoundError:
-        raise HoldfastError(f"there is no file {path}.", about=("data", "file")) from None
-    except (ValueError, EOFError) as error:
-        raise HoldfastError(
-            f"{path} has no arrays that can be read ({error}); write it with np.savez(x=..., y=...).",
-            about=("data", "file"),
-        ) from None
-    if not {"x", "y"} <= found.keys():
-        raise HoldfastError(
-            f"{path} has {', '.join(sorted(found)) or 'nothing'}; write it with np.savez(x=..., y=...).",
-            about=("data", "file"),
-        )
-    tests = None
-    if {"test_x", "test_y"} <= found.keys():
-        tests = Examples(found["test_x"], found["test_y"])
-    return Examples(found["x"], found["y"]), tests
+    return deployment.from_file(path, method, seed, server)

@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError, file_errors_said
 
 SITES = ("east", "north", "south")
 
-_PROJECT = """\
+PROJECT = """\
 [project]
 name = "study"
 version = "0.1.0"
@@ -28,28 +28,19 @@ clientapp = "study.app:client"
 
 # What `holdfast deploy run` may change.
 [tool.flwr.app.config]
-rounds = 5
+rounds = {rounds}
 folder = "run"       # on the server's disk
 quorum = 1.0         # of the sites; with fewer replies a round waits
 deadline = 600.0     # seconds after which a round closes with a quorum
-"""
+{more}"""
 
 _APP = '''\
 """The app: Flower carries messages, and all else is in experiment.py and in each site's own file."""
 
-import holdfast.deploy
 import holdfast.flower
 
-from study.experiment import experiment
-
-
-def site(config):
-    """A SuperNode is started with --node-config 'site="/path/to/site.toml"'."""
-    return holdfast.deploy.site_from_file(config["site"], experiment())
-
-
-server = holdfast.flower.server_app(experiment)
-client = holdfast.flower.client_app(site)
+server = holdfast.flower.server_app("study.experiment:experiment")
+client = holdfast.flower.client_app("study.experiment:site")
 '''
 
 _EXPERIMENT = '''\
@@ -74,6 +65,11 @@ def experiment():
         evaluate=hf.evaluate.personal(clients),
         seed=0,
     )
+
+
+def site(config):
+    """A SuperNode is started with --node-config 'site="/path/to/site.toml"'."""
+    return hf.deploy.site_from_file(config["site"], experiment())
 '''
 
 _SITE = """\
@@ -87,21 +83,29 @@ file = "{name}.npz"        # arrays x and y, and test_x and test_y that are held
 
 
 @file_errors_said()
-def write_federation(folder: Path) -> None:
-    """Write the folder; refuses one that is there."""
+def new_package(folder: Path) -> Path:
+    """The folder of an app's code in a new federation; refuses a federation that is there."""
     if folder.exists():
         raise HoldfastError(f"{folder} exists already; give another name, or delete it first.")
     package = folder / "app" / "study"
     package.mkdir(parents=True)
-    (folder / "app" / "pyproject.toml").write_text(_PROJECT)
+    return package
+
+
+@file_errors_said()
+def write_federation(folder: Path, sites: int = len(SITES)) -> None:
+    """Write the folder, with so many sites; refuses one that is there."""
+    names = [*SITES, *(f"site-{i}" for i in range(len(SITES) + 1, sites + 1))][:sites]
+    package = new_package(folder)
+    (folder / "app" / "pyproject.toml").write_text(PROJECT.format(more="", rounds=5))
     (package / "__init__.py").write_text("")
     (package / "app.py").write_text(_APP)
-    (package / "experiment.py").write_text(_EXPERIMENT.format(sites=list(SITES)))
+    (package / "experiment.py").write_text(_EXPERIMENT.format(sites=names))
     places = folder / "sites"
     places.mkdir()
     train, _ = digits()
-    clients = dirichlet(Examples(train.x, train.y), len(SITES), 0.5, seed=0)
-    for name, own in zip(SITES, clients, strict=True):
+    clients = dirichlet(Examples(train.x, train.y), sites, 0.5, seed=0)
+    for name, own in zip(names, clients, strict=True):
         held = np.arange(len(own.y)) % 5 == 0
         np.savez(
             places / f"{name}.npz",

@@ -82,6 +82,8 @@ def _refuse(what: str, about: str) -> None:
 def _check(given: Experiment) -> None:
     """Refuse what cannot be deployed, each in a line."""
     algorithm = given.algorithm
+    if given.attack is not None:
+        _refuse("attack is for simulations; leave it out, or simulate the experiment.", "attack")
     if given.select:
         _refuse("select=True is for simulations only so far; leave it out.", "select")
     if given.clients.populations is not None or not isinstance(given.local, Local):

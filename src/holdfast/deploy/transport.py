@@ -1,9 +1,11 @@
 """How messages reach sites: what a transport must do, and one that stays in this process."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from holdfast.deploy.site import Site
+if TYPE_CHECKING:
+    from holdfast.deploy.file_site import FileSite
+    from holdfast.deploy.site import Site
 
 
 class Arrival(NamedTuple):
@@ -32,10 +34,10 @@ class InProcess:
     """Sites in this process, each by its name: to try a deployment out, and for tests.
 
     Args:
-        sites: any number of `hf.deploy.Site`.
+        sites: any number of `hf.deploy.Site`, or of what `hf.deploy.site_from_file` returned.
     """
 
-    def __init__(self, sites: Sequence[Site]) -> None:
+    def __init__(self, sites: "Sequence[Site | FileSite]") -> None:
         self.sites = {site.name: site for site in sites}
         self._waiting: list[Arrival] = []
         self._tickets = 0

@@ -12,6 +12,7 @@ from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.keys import Purpose, client_key
 from holdfast.core.local import Steps
+from holdfast.core.mean import Judged
 from holdfast.core.round import (
     Aggregate,
     ClientRound,
@@ -72,19 +73,20 @@ def _after(
 
 def visit(
     exchange: Exchange, empty: Aggregate, cohort: tuple[ClientState, Slot], shared: Shared
-) -> tuple[Aggregate, tuple[ClientState, jax.Array]]:
+) -> tuple[Aggregate, tuple[ClientState, Judged]]:
     """One client of the cohort after another, by Python; what the server makes of a reply is a program."""
     # On the host, where taking one client's part compiles nothing.
     states, slots = tree.map(np.asarray, cohort)
     so_far, found = empty, []
     for i in range(len(slots.client)):
         state, slot = tree.map(lambda a, i=i: a[i], (states, slots))
-        accepted: Any = np.zeros((), bool)
+        seen = tree.map(np.asarray, shared.algorithm.mean.unseen(so_far.heads.dtype))
+        judged: Any = Judged(np.zeros((), bool), seen)
         if slot.steps > 0:
             mine = _numbers(shared.algorithm, slot.client, so_far.heads)
             reply = exchange.reply(shared, mine, state, slot)
-            so_far, state, accepted = _accepted(mine, so_far, reply, state, slot)
-        found.append((state, accepted))
+            so_far, state, judged = _accepted(mine, so_far, reply, state, slot)
+        found.append((state, judged))
     stacked = tree.map(lambda *several: jax.device_put(np.stack(several)), *found)
     return so_far, stacked
 
