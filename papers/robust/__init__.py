@@ -1,0 +1,1 @@
+"""Methods under attack, by how replies are averaged."""

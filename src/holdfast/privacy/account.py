@@ -1,0 +1,351 @@
+"""What a run has spent: epsilon after so many rounds, by Google's dp-accounting.
+
+Who takes part decides which event a round is. The two accountants of dp-accounting 0.6 mean different
+things by the noise multiplier where one client is replaced by another: PLD doubles the sensitivity itself,
+RDP takes what it is given for the whole distance between two sums. Here a noise multiplier is always the
+noise over what one client can move the sum by, and replacing one moves it by twice as much.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import logging
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import numpy as np
+
+from holdfast.cohorts import Bernoulli, Cohort, Everyone, Fixed
+from holdfast.errors import HoldfastError
+from holdfast.privacy.gaussian import Accountant
+
+# Rounds at which PLD is asked grow by this factor: it takes a good part of a second.
+_APART = 1.25
+# Significant digits of a noise multiplier that is found, so that every machine finds the same.
+_DIGITS = 4
+_MOST_ROUNDS = 10**7
+_LEAST_NOISE, _MOST_NOISE = 0.05, 1e6
+# How finely PLD divides losses: as dp-accounting does unless told, and to look for a noise multiplier.
+_GRID, _COARSE = 1e-4, 1e-3
+
+
+@dataclasses.dataclass(frozen=True)
+class Scheme:
+    """How a round's clients are drawn, as far as the account depends on it.
+
+    Args:
+        kind: each by a coin of its own, a fixed number, or everyone.
+        population: clients with data.
+        probability: that one takes part.
+    """
+
+    kind: Literal["poisson", "fixed", "everyone"]
+    population: int
+    probability: float = 1.0
+
+    @property
+    def expected(self) -> float:
+        """Clients in a round."""
+        return self.population * self.probability
+
+    @property
+    def adjacency(self) -> str:
+        """Of which two populations the guarantee speaks."""
+        if self.kind == "fixed":
+            return "one client is replaced by another (the number of clients is public)"
+        return "one client is added or removed (what sums are divided by is public)"
+
+    @property
+    def accountant(self) -> Accountant:
+        """The tighter that knows it."""
+        return "rdp" if self.kind == "fixed" else "pld"
+
+
+def scheme_of(cohort: Cohort, population: int) -> Scheme:
+    """How these cohorts are drawn; refuses those whose guarantee is not known."""
+    # Not subclasses: they may draw otherwise.
+    if type(cohort) is Everyone:
+        return Scheme("everyone", population)
+    if type(cohort) is Fixed:
+        return Scheme("fixed", population, cohort.size / population)
+    if type(cohort) is Bernoulli:
+        if cohort.probability == 1:
+            return Scheme("everyone", population)
+        return Scheme("poisson", population, cohort.probability)
+    raise HoldfastError(
+        f"Gaussian: the cohort {type(cohort).__name__} draws some clients more often than others or by a "
+        f"rule of its own, and no account of that is known; use hf.cohorts.bernoulli, fixed or everyone.",
+        about=("cohort",),
+    )
+
+
+def library() -> Any:
+    """dp-accounting, if it is installed."""
+    try:
+        import dp_accounting
+        import dp_accounting.pld
+        import dp_accounting.rdp
+    except ImportError as error:
+        raise HoldfastError(
+            f"Gaussian: privacy is accounted for by dp-accounting, which is not installed ({error}); "
+            f"pip install 'holdfast[privacy]'."
+        ) from None
+    return dp_accounting
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the lines that dp-accounting logs of orders it leaves out; their bound stays a bound."""
+    logger = logging.getLogger("absl")
+    was, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = was
+
+
+def event(scheme: Scheme, noise_multiplier: float) -> Any:
+    """One round, in the words of dp-accounting."""
+    dp = library()
+    if scheme.kind == "fixed":
+        size = round(scheme.expected)
+        # Half: between two sums in which one client is replaced lies twice what one moves them by.
+        inside = dp.GaussianDpEvent(noise_multiplier / 2)
+        return dp.SampledWithoutReplacementDpEvent(scheme.population, size, inside)
+    gaussian = dp.GaussianDpEvent(noise_multiplier)
+    if scheme.kind == "everyone":
+        return gaussian
+    return dp.PoissonSampledDpEvent(scheme.probability, gaussian)
+
+
+def _relation(scheme: Scheme) -> Any:
+    relations = library().NeighboringRelation
+    return relations.REPLACE_ONE if scheme.kind == "fixed" else relations.ADD_OR_REMOVE_ONE
+
+
+@functools.lru_cache(maxsize=64)
+def _rdp_of_round(scheme: Scheme, noise_multiplier: float) -> tuple[np.ndarray, np.ndarray]:
+    """Orders, and the Renyi divergence of one round at each."""
+    rdp = library().rdp
+    with _quiet():
+        one = rdp.RdpAccountant(neighboring_relation=_relation(scheme))
+        one.compose(event(scheme, noise_multiplier))
+    return one._orders, one._rdp
+
+
+@functools.lru_cache(maxsize=16)
+def _pld_of_round(scheme: Scheme, noise_multiplier: float, grid: float) -> Any:
+    return _pld(noise_multiplier, scheme.probability, grid)
+
+
+def _pld(noise_multiplier: float, probability: float, grid: float) -> Any:
+    plds = library().pld.privacy_loss_distribution
+    return plds.from_gaussian_mechanism(
+        noise_multiplier, sampling_prob=probability, value_discretization_interval=grid
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def epsilon(
+    scheme: Scheme,
+    noise_multiplier: float,
+    rounds: int,
+    delta: float,
+    accountant: Accountant,
+    grid: float = _GRID,
+) -> float:
+    """After so many rounds: what dp-accounting says of as many of these events.
+
+    `grid` is how finely PLD divides losses; its own answer unless given. A coarser one is soon found and
+    says a little more, never less.
+    """
+    if rounds == 0:
+        return 0.0
+    if accountant == "rdp":
+        orders, divergence = _rdp_of_round(scheme, noise_multiplier)
+        with _quiet():
+            return float(library().rdp.compute_epsilon(orders, divergence * rounds, delta)[0])
+    if scheme.kind == "fixed":
+        raise HoldfastError(
+            "Gaussian: accountant='pld', and dp-accounting has no PLD of cohorts of a fixed size; leave it "
+            "out, or use hf.cohorts.bernoulli.",
+            about=("accountant",),
+        )
+    if scheme.kind == "everyone":
+        whole = _pld(noise_multiplier / math.sqrt(rounds), 1.0, grid)
+    else:
+        whole = _pld_of_round(scheme, noise_multiplier, grid).self_compose(rounds)
+    none = library().pld.privacy_loss_distribution.identity(grid)
+    return float(none.compose(whole).get_epsilon_for_delta(delta))
+
+
+@functools.lru_cache(maxsize=64)
+def noise_multiplier(
+    scheme: Scheme, budget: float, rounds: int, delta: float, accountant: Accountant
+) -> float:
+    """The least, to four digits, with which so many rounds spend at most this epsilon."""
+
+    def over(z: float) -> float:
+        return epsilon(scheme, z, rounds, delta, accountant, _COARSE) - budget
+
+    high = 1.0
+    if over(high) > 0:
+        while over(high) > 0:
+            high *= 2
+            if high > _MOST_NOISE:
+                raise HoldfastError(
+                    f"Gaussian: no noise keeps epsilon={budget:g} for {rounds} rounds at delta={delta:g}; "
+                    f"give more epsilon or fewer rounds.",
+                    about=("epsilon",),
+                )
+        low = high / 2
+    else:
+        low = high / 2
+        while over(low) <= 0:
+            low, high = low / 2, low
+            if low < _LEAST_NOISE:
+                return _rounded_up(high)
+    z = _rounded_up(_root(over, low, high))
+    # By the answer that counts.
+    while epsilon(scheme, z, rounds, delta, accountant) > budget:
+        z = _rounded_up(1.0005 * z)
+    return z
+
+
+def _root(over: Callable[[float], float], low: float, high: float) -> float:
+    """Just above where a falling function is 0, where it is at most 0."""
+    # A run without privacy needs none of SciPy.
+    from scipy.optimize import brentq
+
+    found = float(brentq(over, low, high, xtol=1e-5 * high, rtol=1e-5))
+    while over(found) > 0:
+        found *= 1 + 1e-5
+    return found
+
+
+def _rounded_up(z: float) -> float:
+    unit = 10.0 ** (math.floor(math.log10(z)) + 1 - _DIGITS)
+    return round(math.ceil(z / unit - 1e-9) * unit, 12)
+
+
+@dataclasses.dataclass(frozen=True)
+class Guarantee:
+    """What can be signed of a run, and the noise it took.
+
+    Args:
+        sentence: all of it in words.
+        epsilon: after these rounds.
+        delta: the chance that is left out.
+        adjacency: of which two populations it speaks.
+        rounds: that were run.
+        cohort: how clients were drawn.
+        clients: with data, whose number is public.
+        clients_expected: in a round.
+        accountant: of dp-accounting.
+        noise_multiplier: the noise over what one client can move a sum by.
+        clip: to which norm replies were bounded, in the first round.
+        noise_in_mean: standard deviation in every number of a round's mean, in the first round.
+        unit: who is protected.
+    """
+
+    sentence: str
+    epsilon: float
+    delta: float
+    adjacency: str
+    rounds: int
+    cohort: str
+    clients: int
+    clients_expected: float
+    accountant: Accountant
+    noise_multiplier: float
+    clip: float
+    noise_in_mean: float
+    unit: str = "client"
+
+
+@dataclasses.dataclass(frozen=True)
+class Account:
+    """What a run spends, and when it ends. A function of the number of rounds, so it needs no state."""
+
+    scheme: Scheme
+    noise_multiplier: float
+    delta: float
+    accountant: Accountant
+    budget: float | None = None
+    # For how many rounds the noise was found, if it was.
+    planned: int | None = None
+
+    def epsilon(self, rounds: int) -> float:
+        """After so many rounds."""
+        if rounds == 0:
+            return 0.0
+        return epsilon(self.scheme, self.noise_multiplier, rounds, self.delta, self.accountant)
+
+    def at_most(self, rounds: int) -> float:
+        """A bound of it that is soon found: that of the next of some rounds, a quarter apart.
+
+        It is exact in the last round of the budget; with RDP, in every round.
+        """
+        return self.epsilon(rounds if self.accountant == "rdp" else self._asked(rounds))
+
+    def _asked(self, rounds: int) -> int:
+        found = 1
+        while found < rounds:
+            found = max(found + 1, math.ceil(found * _APART))
+        last = self.rounds
+        return found if last is None or rounds > last else min(found, last)
+
+    @functools.cached_property
+    def rounds(self) -> int | None:
+        """How many the budget is for; None without one."""
+        if self.budget is None:
+            return None
+        if self.planned is not None and self.epsilon(self.planned) <= self.budget:
+            # Noise was found for these; a round more may fit by rounding, and would not be as planned.
+            return self.planned
+        low, high = 0, 1
+        while self.epsilon(high) <= self.budget:
+            low, high = high, 2 * high
+            if high > _MOST_ROUNDS:
+                return low
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.epsilon(middle) <= self.budget else (low, middle)
+        return low
+
+    def spent(self, rounds: int) -> str | None:
+        """Why there can be no further round; None if there can."""
+        if self.rounds is None or rounds < self.rounds:
+            return None
+        return (
+            f"the privacy budget is spent: epsilon {self.epsilon(self.rounds):.4g} of {self.budget:g} at "
+            f"delta {self.delta:g} after {self.rounds} rounds"
+        )
+
+    def guarantee(self, rounds: int, clip: float, noise: float) -> "Guarantee":
+        """Of so many rounds, with this clip and this noise in every number of a round's mean."""
+        return Guarantee(
+            sentence=self.sentence(rounds),
+            epsilon=self.epsilon(rounds),
+            delta=self.delta,
+            adjacency=self.scheme.adjacency,
+            rounds=rounds,
+            cohort=self.scheme.kind,
+            clients=self.scheme.population,
+            clients_expected=self.scheme.expected,
+            accountant=self.accountant,
+            noise_multiplier=self.noise_multiplier,
+            clip=clip,
+            noise_in_mean=noise,
+        )
+
+    def sentence(self, rounds: int) -> str:
+        """The guarantee after so many rounds, for whoever has to sign it."""
+        return (
+            f"What is released after {rounds} rounds, all models and states of the server, is "
+            f"({self.epsilon(rounds):.4g}, {self.delta:g})-differentially private for a client with all its "
+            f"data: whether {self.scheme.adjacency} changes the probability of any outcome by a factor of at "
+            f"most e to the epsilon, but for a chance of delta. The server is trusted with single replies, "
+            f"with who took part and with the seed."
+        )

@@ -1,0 +1,97 @@
+"""`[privacy]`: noise for every method of a file, the guarantee in the run folder and in the report."""
+
+import dataclasses
+
+import pytest
+from typer.testing import CliRunner
+
+import holdfast as hf
+from holdfast.cli import app
+from holdfast.config.build import study
+from holdfast.config.file import ExperimentFileError, read
+from holdfast.report.content import content
+from holdfast.runs.folder import RunFolder
+from holdfast.runs.results import load
+
+pytest.importorskip("dp_accounting", reason="needs holdfast[privacy]")
+FILE = """
+rounds = 5
+[data]
+name = "breast_cancer"
+[partition]
+name = "iid"
+clients = 12
+[model]
+name = "logistic_regression"
+[local]
+learning_rate = 0.1
+steps = 2
+[cohort]
+name = "bernoulli"
+probability = 0.5
+[privacy]
+clip = 0.5
+delta = 1e-3
+noise_multiplier = 2.0
+epsilon = 2.0
+accountant = "rdp"
+[[algorithm]]
+name = "feddyn"
+alpha = 0.1
+[[algorithm]]
+name = "local_only"
+"""
+
+
+def made(tmp_path, *changes):
+    (tmp_path / "e.toml").write_text(FILE)
+    return study(read(tmp_path / "e.toml", list(changes)))
+
+
+def test_the_guarantee_is_in_the_folder_and_in_the_report(tmp_path):
+    given = made(tmp_path)
+    out = tmp_path / "out"
+    command = ["run", str(tmp_path / "e.toml"), "--out", str(out), "--no-report"]
+    result = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    folder = RunFolder.open(out)
+    private, alone = (folder.seeds(m.folder)[0] for m in given.methods)
+    assert alone.privacy() == {}
+    python = hf.simulate(given.experiment(given.methods[0], 0), given.rounds)
+    told = private.privacy()
+    assert told == dataclasses.asdict(python.privacy)
+    history = private.history()
+    # The budget is for fewer rounds than the file has.
+    assert told["rounds"] == len(history) == python.state.round < 5
+    assert history["epsilon"][-1] == told["epsilon"] <= 2.0
+    assert "budget is spent" in python.stopped
+    assert told["noise_in_mean"] == pytest.approx(2.0 * 0.5 / 6)
+    again = CliRunner().invoke(app, ["resume", str(out)], catch_exceptions=False)
+    assert again.exit_code == 0, again.output
+    assert private.privacy() == told
+    facts = content(load([out]))["settings"][0]["facts"]
+    said = [fact for fact in facts if fact["about"].startswith("Privacy")]
+    assert [fact["about"] for fact in said] == ["Privacy of FedDyn"]
+    assert told["sentence"] in said[0]["text"]
+
+
+def test_noise_is_found_for_the_rounds_of_the_file(tmp_path):
+    (tmp_path / "e.toml").write_text(FILE.replace("noise_multiplier = 2.0\n", ""))
+    given = study(read(tmp_path / "e.toml", []))
+    wire = given.methods[0].algorithm.wire
+    assert (wire.rounds, wire.epsilon, wire.noise_multiplier) == (5, 2.0, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("privacy.delta=0.5", "delta=0.5 for 12 clients"),
+        ("privacy.clipp=1.0", "unknown key `clipp`"),
+        ("privacy.clip=0", "clip"),
+        ('cohort={name="schedule",rounds=[[0,1]]}', "no account of that is known"),
+        ("algorithm.feddyn.weighting='examples'", "without a cap"),
+    ],
+)
+def test_what_cannot_work_is_refused(tmp_path, change, message):
+    with pytest.raises(ExperimentFileError, match=message):
+        made(tmp_path, change)
