@@ -5,7 +5,7 @@
 # make trials   kills, damages, full disks and two jobs at once for an hour (SECONDS=60: a minute), then 10,000
 #               mutated experiment files (MUTATIONS=500: fewer); counts; then every method in one and two processes
 # make deploy-check  a federation on Flower on this machine, with TLS and keys, must come to its simulation
-# make deploy-test   the same, nine methods over Flower, and again while its parts are killed one after another
+# make deploy-test   the same, one started by hand, Ctrl-C, nine methods, and every part killed one after another
 # make numbers  measure what README and docs quote, store it in docs/results/, write it into the pages
 # make bench    time holdfast and its peers on the same tasks, write benchmarks/RESULTS.md (QUICK=1: headline ratios in ten minutes)
 # make docs     install and build the documentation into site/, links checked, notebooks run
@@ -46,6 +46,9 @@ deploy-check: .venv-flower/installed
 	.venv-flower/bin/python -m pytest -W ignore::DeprecationWarning tests/deploy/test_loopback.py
 
 deploy-test: deploy-check
+	.venv-flower/bin/python -m pytest -W ignore::DeprecationWarning tests/deploy/test_connection.py tests/deploy/test_site_process.py
+	.venv-flower/bin/python -m tests.deploy.live
+	.venv-flower/bin/python -m tests.deploy.interrupts
 	.venv-flower/bin/python -m tests.deploy.methods
 	.venv-flower/bin/python -m tests.deploy.kills
 

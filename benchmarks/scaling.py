@@ -33,7 +33,8 @@ def _width(parameters: int) -> int:
     return round(-56 + (56**2 + parameters - 10) ** 0.5)
 
 
-def _setting(curve: str, value: int) -> dict[str, Any]:
+def setting(curve: str, value: int) -> dict[str, Any]:
+    """Sizes of a point."""
     if curve == "population":
         return {
             "clients": value,
@@ -53,19 +54,19 @@ def _stream(curve: str, value: int, method: str) -> tuple[Iterator[Any], int]:
     """Rounds of a point, and the bytes of its data."""
     import holdfast as hf
 
-    setting = {"classes": 10} | _setting(curve, value)
+    about = {"classes": 10} | setting(curve, value)
     rng = np.random.default_rng(0)
-    examples = setting["clients"] * setting["each"]
-    x = rng.standard_normal((examples, setting["features"]), dtype=np.float32)
-    y = rng.integers(0, setting["classes"], examples, dtype=np.int32)
-    offsets = np.arange(setting["clients"] + 1) * setting["each"]
+    examples = about["clients"] * about["each"]
+    x = rng.standard_normal((examples, about["features"]), dtype=np.float32)
+    y = rng.integers(0, about["classes"], examples, dtype=np.int32)
+    offsets = np.arange(about["clients"] + 1) * about["each"]
     algorithms = {"fedavg": hf.algorithms.fedavg, "feddyn": lambda: hf.algorithms.feddyn(0.01)}
     stream = hf.rounds(
         algorithms[method](),
-        hf.models.mlp(setting["hidden"], setting["classes"]),
+        hf.models.mlp(about["hidden"], about["classes"]),
         hf.data.Clients(hf.Examples(x, y), np.arange(examples), offsets),
         hf.Local(learning_rate=0.01, epochs=1, batch_size=10),
-        cohort=hf.cohorts.fixed(setting["cohort"]),
+        cohort=hf.cohorts.fixed(about["cohort"]),
     )
     return stream, int(x.nbytes + y.nbytes)
 

@@ -60,6 +60,12 @@ LISTS = {
         "losing the optimum. What the ledger counts is the code.",
         ["wire", "compressor", "clip"],
     ),
+    "aggregates": (
+        "Means and attacks",
+        "How replies become one at the server, for `aggregate` of an `[[algorithm]]`, and clients that lie, "
+        "for `[attack]`; what they are for is in [Whom to trust](../trust.md).",
+        ["aggregate", "attack"],
+    ),
     "evaluators": (
         "Evaluators",
         "What is measured besides the server's model on the test set, for `[[evaluate.also]]`.",

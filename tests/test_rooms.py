@@ -19,6 +19,7 @@ ORDER = (
     ("data", "models", "cohorts", "schedules", "processes"),
     ("core",),
     ("solvers", "wires"),
+    ("aggregates", "attacks", "privacy"),
     ("rules",),
     ("algorithms",),
     ("client_states",),

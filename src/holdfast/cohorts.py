@@ -93,14 +93,20 @@ class Fixed:
 
 @dataclasses.dataclass(frozen=True)
 class Bernoulli:
-    """Each client by its own coin; redrawn only if nobody came."""
+    """Each client by its own coin; redrawn if nobody came, unless a round may be empty."""
 
     steady: ClassVar[bool] = False
     probability: float
+    # A draw on the condition that somebody came is another than the one privacy is accounted for.
+    may_be_empty: bool = dataclasses.field(default=False, repr=False)
 
     def check(self, able: np.ndarray, population: int) -> None:
         # The chance that somebody comes, however small; below this, redrawing would hardly end.
-        if len(able) and -np.expm1(len(able) * np.log1p(-self.probability)) < 1e-6:
+        if (
+            not self.may_be_empty
+            and len(able)
+            and -np.expm1(len(able) * np.log1p(-self.probability)) < 1e-6
+        ):
             raise HoldfastError(
                 f"cohort: with probability={self.probability} none of the {len(able)} clients with data "
                 f"would come in a million draws; give a larger one.",
@@ -109,7 +115,8 @@ class Bernoulli:
 
     def draw(self, t: int, able: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         while not (came := rng.random(len(able)) < self.probability).any():
-            pass
+            if self.may_be_empty:
+                break
         return able[came]
 
 

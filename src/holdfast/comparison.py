@@ -49,6 +49,7 @@ class ComparisonTable:
         from holdfast.runs.compare import notes
         from holdfast.runs.export import in_cells
         from holdfast.runs.flags import flags
+        from holdfast.runs.offenders import offenders
 
         results = self.comparison.results
         against = results.baseline(self.comparison.baseline)
@@ -59,7 +60,7 @@ class ComparisonTable:
             f"{count} method{'s' * (count > 1)}",
             f"{aim} {results.goal}",
             markup.table(names, rows),
-            *(markup.line(flag.text) for flag in flags(results)),
+            *(markup.line(flag.text) for flag in (*flags(results), *offenders(results))),
             *map(markup.line, notes(results, against)),
         )
 

@@ -1,7 +1,9 @@
 """Every public name of holdfast: what `import holdfast as hf` has, imported when it is first used."""
 
 from holdfast import (
+    aggregates,
     algorithms,
+    attacks,
     cohorts,
     conformal,
     data,
@@ -11,6 +13,7 @@ from holdfast import (
     flix,
     metrics,
     models,
+    privacy,
     rules,
     schedules,
     solvers,
@@ -94,7 +97,9 @@ __all__ = [
     "Uploaded",
     "Wire",
     "advise",
+    "aggregates",
     "algorithms",
+    "attacks",
     "cohorts",
     "compare",
     "conformal",
@@ -109,6 +114,7 @@ __all__ = [
     "metrics",
     "models",
     "pretrain",
+    "privacy",
     "report",
     "rounds",
     "rules",

@@ -20,6 +20,7 @@ from jax import tree
 from holdfast import cohorts
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
+from holdfast.core.gathered import revert
 from holdfast.core.hyper import PerClient
 from holdfast.core.keys import Purpose, client_key, host_generator, round_key
 from holdfast.core.local import Local
@@ -31,9 +32,11 @@ from holdfast.core.round import (
     Shared,
     Slot,
     accept,
+    announced,
     client_round,
     close_round,
     federated_round,
+    gathered_sums,
     in_type,
     open_round,
     server_view,
@@ -330,16 +333,17 @@ def _check_bytes(case: Case) -> None:
     algorithm, key = inputs.algorithm, inputs.key
     at = server_view(inputs)
     client = tree.map(lambda a: a[0], inputs.client_states)
-    opened = open_round(algorithm, at, inputs.server.wire, client, key)
-    broadcast, so_far = (opened.x, addressed(opened.msg, None)), opened.aggregate
-    x, msg = tree.map(jnp.asarray, from_bytes(to_bytes(broadcast), broadcast))
+    _, wire_state, mean_state = inputs.server
+    opened = open_round(algorithm, at, wire_state, client, key, mean_state=mean_state)
+    broadcast, so_far = (opened.x, addressed(opened.msg, None), opened.said), opened.aggregate
+    x, msg, said = tree.map(jnp.asarray, from_bytes(to_bytes(broadcast), broadcast))
+    algorithm = announced(algorithm, said)
     dtype = so_far.weight.dtype
     slots = in_type(inputs.slots, dtype)
     shared = Shared(inputs.model, algorithm, inputs.steps, x, msg, inputs.examples, key)
     replies = _visit_all(shared, inputs.client_states, slots)
-    what = "client states side by side and in one program"
-    _require_close(replies.state, compiled.client_states, what)
     entry = simulation.advance(state).ledger.entries[-1]
+    judged = []
     for i in range(len(slots.client)):
         reply, slot, old = tree.map(
             lambda a, i=i: jnp.asarray(np.asarray(a)[i]),
@@ -352,9 +356,25 @@ def _check_bytes(case: Case) -> None:
         back = tree.map(jnp.asarray, mine.wire.unpack(data, payload, wire_key))
         place = entry.clients.index(int(slot.client))
         _require_counted(entry, place, algorithm, data, broadcast, mine.wire.receive(back))
-        so_far, _, _ = accept(mine, so_far, reply._replace(coded=back), old, slot)
+        so_far, _, one = accept(mine, so_far, reply._replace(coded=back), old, slot)
+        judged.append(one)
+    seen = tree.map(lambda *several: jnp.stack(several), *judged)
+    if algorithm.mean.gathers:
+        so_far, seen = gathered_sums(algorithm, so_far, seen, slots)
+    states = revert(seen.accepted, replies.state, inputs.client_states)
+    what = "client states side by side and in one program"
+    _require_close(states, compiled.client_states, what)
     at = at._replace(state=opened.server.rule)
-    remote = close_round(algorithm, at, opened.server.wire, so_far, inputs.population)
+    remote = close_round(
+        inputs.algorithm,
+        at,
+        opened.server.wire,
+        so_far,
+        inputs.population,
+        mean_state,
+        seen,
+        inputs.noise_key,
+    )
     _require_close(remote, compiled[:2], "rounds through bytes and in one program")
 
 
@@ -458,7 +478,16 @@ def _check_poison(case: Case) -> None:
     with warnings.catch_warnings():
         # A sick client cannot prepare, and says so.
         warnings.simplefilter("ignore", HoldfastWarning)
-        if given.algorithm.needs_everyone:
+        if given.algorithm.wire.fixed_mean:
+            # Its cohorts are drawn in ways that are accounted for, so one round is compared.
+            poisoned = without = case.run()
+            whole = _next_round(case, 0)
+            absent = np.where(whole.inputs.slots.client == 1, 0, whole.inputs.slots.steps)
+            alone = whole.changed(steps=absent.astype(np.int32))
+            _require_close(
+                whole.run().x, alone.run().x, "rounds with a poisoned and an absent client"
+            )
+        elif given.algorithm.needs_everyone:
             poisoned = without = case.run()
         else:
             poisoned = case.run(cohort=cohorts.schedule([[*healthy, 1]]))

@@ -19,6 +19,7 @@ __all__ = [
     "add",
     "axpy",
     "describe_shapes",
+    "divided",
     "finite",
     "flatten",
     "float_type",
@@ -80,6 +81,12 @@ def mix(a: Number, u: Tree, v: Tree) -> Tree:
     return tree.map(lambda p, q: (a * p + (1 - a) * q).astype(p.dtype), u, v)
 
 
+def divided(u: Tree, by: jax.Array) -> Tree:
+    """u / by, and finite also where `by` is 0."""
+    safe = jnp.maximum(by, jnp.finfo(by.dtype).tiny)
+    return tree.map(lambda a: (a / safe).astype(a.dtype), u)
+
+
 def norm(u: Tree) -> jax.Array:
     """Euclidean norm over all leaves together."""
     return jnp.sqrt(sum(jnp.vdot(p, p).real for p in tree.leaves(u)))
@@ -92,8 +99,8 @@ def finite(u: Tree) -> jax.Array:
         # A rule may send a Python number.
         dtype = jnp.result_type(p)
         if jnp.issubdtype(dtype, jnp.inexact):
-            # 0 where it is finite, else nan.
-            alike.setdefault((np.shape(p), dtype), []).append(jnp.multiply(p, 0))
+            # 0 where it is finite, else nan. As `0 p` it made XLA write an array of zeros first.
+            alike.setdefault((np.shape(p), dtype), []).append(jnp.subtract(p, p))
     # A sum of numbers, and one for all arrays of a shape: one pass, where `all` took three times as long.
     checks = [jnp.sum(functools.reduce(jnp.add, same)) == 0 for same in alike.values()]
     return functools.reduce(jnp.logical_and, checks, jnp.bool_(True))

@@ -138,7 +138,7 @@ def joint_problem(seed):
     return clients, optimum
 
 
-def distance(rule, seed=0, cohort=None, rounds=400, step=0.05):
+def distance(rule, seed=0, cohort=None, rounds=250, step=0.05):
     clients, optimum = joint_problem(seed)
     local = hf.Local(step, steps=5)
     result = hf.simulate(
@@ -170,11 +170,14 @@ def test_with_a_correction_transfer_reaches_the_joint_optimum(rules, cohort, x64
 
 def test_alone_parallel_training_and_transfer_keep_a_bias(x64):
     """Proportional to the local work: each ends closer with smaller steps, none at the optimum."""
+    ends = {}
     for rule in (ParallelTraining(), OneWayTransfer(), TwoWayTransfer()):
-        far, near = distance(rule, step=0.05), distance(rule, step=0.01, rounds=2000)
+        # A round takes off a seventh of the way that is left at the least: what stays is the bias.
+        far, near = distance(rule, rounds=60), distance(rule, rounds=200, step=0.01)
         assert far > 0.05
         assert 1e-3 < near < far / 3
-    assert distance(ParallelTraining()) > 2 * distance(OneWayTransfer())
+        ends[type(rule)] = far
+    assert ends[ParallelTraining] > 2 * ends[OneWayTransfer]
 
 
 def test_the_servers_row_of_scaffold_plus_is_a_control_variate():

@@ -110,8 +110,13 @@ import holdfast as hf
 assert "jax" not in sys.modules
 assert hf.metrics.__name__ == "holdfast.metrics"
 assert "holdfast.public" not in sys.modules
+first = {name: getattr(hf, name) for names in hf._OF_A_RUN.values() for name in names}
+assert "holdfast.public" not in sys.modules
+assert not [name for name in ("scipy", "pydantic") if name in sys.modules]
+import holdfast.report.plots
 assert callable(hf.report)  # and there is a room of that name
-assert hf.Clients.__name__ == "Clients"
+import holdfast.public
+assert all(getattr(holdfast.public, name) is found for name, found in first.items())
 assert {"Clients", "simulate", "data"} <= set(hf.__all__) & set(dir(hf))
 from holdfast import *
 assert simulate is hf.simulate

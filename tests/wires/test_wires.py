@@ -267,8 +267,8 @@ def test_the_replica_follows_the_model(x64):
 
 
 def test_a_wrapper_follows_its_inner_wire_in_every_member():
-    # These two are about the wrapper itself.
-    own = ("inside", "beginning")
+    # These are about the wrapper itself.
+    own = ("inside", "beginning", "informed")
     members = [name for name in dir(hf.Wire) if not name.startswith("_") and name not in own]
 
     class Named(hf.Wire):
@@ -277,7 +277,9 @@ def test_a_wrapper_follows_its_inner_wire_in_every_member():
     for name in members:
         method = callable(getattr(hf.Wire, name))
         setattr(Named, name, (lambda self, name=name: name) if method else name)
+    Named.informed = lambda self, state: state
     wrapped = WireWrapper(Named())
     found = {name: getattr(wrapped, name) for name in members}
     assert {n: f() if callable(f) else f for n, f in found.items()} == {n: n for n in members}
     assert wrapped.inside(hf.State(1, 2)) == ((wrapped.inner, hf.State(1, 2)),)
+    assert wrapped.informed("of a round") == WireWrapper("of a round")

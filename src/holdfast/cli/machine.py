@@ -49,7 +49,9 @@ def use_machine() -> None:
     gc.disable()
     import jax
 
-    import holdfast.public  # noqa: F401
+    import holdfast.algorithms
+    import holdfast.engine.simulate
+    import holdfast.models  # noqa: F401
     from holdfast.engine.layout import LEAVES
     from holdfast.jobs.machine import cores
     from holdfast.processes import COUNT

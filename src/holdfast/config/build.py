@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from holdfast.attacks import Attack
 from holdfast.client_states.storage import Storage, machine_memory
 from holdfast.config import evaluation, schema, splits, sweep
 from holdfast.config.file import ExperimentFile, ExperimentFileError, KeyPath
@@ -29,6 +30,7 @@ from holdfast.config.validation import early_stopping
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.keys import host_key
 from holdfast.core.local import Local
+from holdfast.core.wire import OnSite
 from holdfast.data import Clients, Dataset, share
 from holdfast.data.grouped import OfPopulation
 from holdfast.data.split.table import has_classes
@@ -47,6 +49,7 @@ from holdfast.evaluate.protocol import declared_by
 from holdfast.metrics import Metric, greater_is_better
 from holdfast.metrics.metric import Directions, check_target
 from holdfast.models import Model
+from holdfast.privacy import Gaussian, Quantile
 from holdfast.record.identity import digest
 from holdfast.rules import AdaptiveClip
 from holdfast.sweeps.naming import folder_name, label
@@ -107,6 +110,7 @@ class Study:
     evaluators: tuple[Any, ...]
     metrics: tuple[Metric, ...]  # of whole test sets
     stop: EarlyStopping | None
+    attack: Attack | None
     select: bool
     checkpoint_every: int
     checkpoint_keep: int
@@ -229,6 +233,7 @@ class Study:
             engine=self.engine,
             storage=self.storage,
             stop=self.stop,
+            attack=self.attack,
         )
         return by_theory(made, method.swept.table, pretrained)
 
@@ -283,7 +288,7 @@ def _of_one_draw(file: ExperimentFile, pretrained: bool) -> Study:
     given = sections(file)
     trained = federation(file, given)
     model, clients, tests = trained.model, trained.clients, trained.tests
-    methods = _methods(file, given, trained)
+    methods = methods_of(file, given, trained)
     made = Study(
         file=file,
         name=given.name or folder_name(file.path.stem) or "experiment",
@@ -303,6 +308,9 @@ def _of_one_draw(file: ExperimentFile, pretrained: bool) -> Study:
         ),
         metrics=evaluation.set_metrics(file, given.evaluate),
         stop=None,
+        attack=(
+            make(file, ("attack",), "attack", given.attack) if given.attack is not None else None
+        ),
         select=given.select,
         checkpoint_every=given.checkpoint.every,
         checkpoint_keep=given.checkpoint.keep,
@@ -376,7 +384,8 @@ def _seeds(file: ExperimentFile, seeds: int | list[int]) -> tuple[int, ...]:
     return chosen
 
 
-def _methods(file: ExperimentFile, given: FileSchema, trained: Federation) -> tuple[Method, ...]:
+def methods_of(file: ExperimentFile, given: FileSchema, trained: Federation) -> tuple[Method, ...]:
+    """The methods of a file, made."""
     names = [t["name"] for t in given.algorithm]
     methods = [
         _method(swept, trained, repeated=names.count(swept.table["name"]) > 1)
@@ -389,6 +398,15 @@ def _methods(file: ExperimentFile, given: FileSchema, trained: Federation) -> tu
                 method.at, f"two algorithms are called `{method.label}`; give one another `label`."
             )
     return tuple(methods)
+
+
+def labels_of(given: FileSchema) -> list[str]:
+    """What the methods of a file without a sweep are called."""
+    names = [table["name"] for table in given.algorithm]
+    return [
+        table.get("label") or _label(table, names.count(table["name"]) > 1)
+        for table in given.algorithm
+    ]
 
 
 def _algorithm(swept: sweep.SweptMethod) -> Algorithm:
@@ -405,7 +423,29 @@ def _algorithm(swept: sweep.SweptMethod) -> Algorithm:
         wire = make(file, (*at, "wire"), "wire", schema.as_table(table["wire"]))
         with located(file, at):
             algorithm = dataclasses.replace(algorithm, wire=wire)
-    return algorithm
+    if "aggregate" in table:
+        inside = (*at, "aggregate")
+        mean = make(file, inside, "aggregate", schema.as_table(table["aggregate"]))
+        with located(file, inside):
+            algorithm = dataclasses.replace(algorithm, aggregate=mean)
+    return _private(file, algorithm)
+
+
+def _private(file: ExperimentFile, algorithm: Algorithm) -> Algorithm:
+    """The method with the noise that `[privacy]` asks for; as it is where nothing travels."""
+    if "privacy" not in file.values or isinstance(algorithm.wire, OnSite):
+        return algorithm
+    at: KeyPath = ("privacy",)
+    found: Any = schema.check(file, at, schema.PrivacySection, file.values["privacy"])
+    given = found.model_dump(exclude_unset=True)
+    if "noise_multiplier" not in given:
+        # What the noise is found for is known before the run.
+        given.setdefault("rounds", file.values["rounds"])
+    if "secret" in given:
+        given["secret"] = str(file.found(given["secret"]))
+    with located(file, at):
+        quantile = Quantile(**given.pop("quantile")) if "quantile" in given else None
+        return Gaussian(**given, quantile=quantile).beside(algorithm)
 
 
 def _trains_server(swept: sweep.SweptMethod) -> bool:

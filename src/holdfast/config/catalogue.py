@@ -11,7 +11,9 @@ from typing import Any
 import optax
 
 from holdfast import (
+    aggregates,
     algorithms,
+    attacks,
     cohorts,
     data,
     diagnose,
@@ -94,6 +96,8 @@ KINDS: dict[str, dict[str, Callable[..., Any]]] = {
     "schedule": _of(schedules, "constant", "exponential", "cosine", "multi_step"),
     "clip": _of(rules, "AdaptiveClip"),
     "wire": _of(wires, "Compressed", "Diana", "ErrorFeedback", "Clipped", "Downlink"),
+    "aggregate": _of(aggregates),
+    "attack": _of(attacks, *(n for n in attacks.__all__ if n != "Attack")),
     "compressor": _of(wires, "RandK", "TopK", "Quantise", "Natural", "Sign", "Cast"),
     "solver": _of(solvers, "GradientDescent", "LineSearch", "LBFGS"),
     "loss": _of(models, "spreadout"),
@@ -110,6 +114,8 @@ TITLES = {
     "schedule": "Schedules over rounds",
     "clip": "Clipping of updates",
     "wire": "Wires",
+    "aggregate": "Means of replies",
+    "attack": "Attacks, in simulations",
     "compressor": "Compressors",
     "solver": "Solvers for local optima",
     "loss": "Losses at the server",

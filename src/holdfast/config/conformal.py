@@ -103,11 +103,12 @@ def evaluators(
     held: tuple[HeldOut, ...],
     own: tuple[Clients, Clients],
     personal: list[str],
+    unit: float = 1.0,
 ) -> list[conformal.Conformal]:
     """What measures sets or intervals: one for everybody; at the server, one for each population.
 
     `own` is every client's to calibrate with and to test on; `personal` has the names of methods that leave
-    clients models of their own.
+    clients models of their own; `unit` is what one unit of the model's numbers is in the table's.
     """
     if section is None:
         return []
@@ -130,9 +131,11 @@ def evaluators(
         )
         calibrations, tests = own
         if section.by != "server":
-            return [conformal.evaluate(calibrations, tests, **known)]
+            found = conformal.evaluate(calibrations, tests, **known)
+            return [dataclasses.replace(found, unit=unit)]
         if tests.populations is None:
-            return [conformal.evaluate(held[0].examples, held[0].tested, own=tests, **known)]
+            found = conformal.evaluate(held[0].examples, held[0].tested, own=tests, **known)
+            return [dataclasses.replace(found, unit=unit)]
         pairs = zip(held, tests.populations.names, strict=True)
         return [
             conformal.evaluate(

@@ -10,6 +10,7 @@ _LOCATIONS = {
     "compressor": "compressor = ",
     "clip": "adaptive_clip = ",
     "wire": "wire = ",
+    "aggregate": "aggregate = ",
     "solver": "solver = ",
     "optimizer": "optimizer = ",
     "schedule": "learning_rate = ",

@@ -21,6 +21,7 @@ from holdfast.data import Clients
 from holdfast.data.grouped import group
 from holdfast.data.held_out import matched_test
 from holdfast.engine.role import deploys_its_own
+from holdfast.engine.saving import unit_of
 from holdfast.errors import HoldfastError, did_you_mean
 from holdfast.metrics import Metric
 from holdfast.metrics.by_name import as_metrics
@@ -147,6 +148,7 @@ def of_sets(
         trained.held_out,
         trained.held_out_of_clients,
         own,
+        unit_of(trained.datasets[0] if len(trained.datasets) == 1 else None),
     )
     for evaluator in found:
         _check(file, ("conformal",), evaluator, trained.model, trained.clients)

@@ -10,12 +10,14 @@ import jax
 import numpy as np
 import optax
 
+from holdfast.attacks import Attack
 from holdfast.config import catalogue, own_code, schema, signatures
 from holdfast.config.file import ExperimentFile, ExperimentFileError, KeyPath
 from holdfast.config.memory import no_more_than_there_is
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.hyper import PerClient
 from holdfast.core.local import Local
+from holdfast.core.mean import Mean
 from holdfast.core.wire import Wire
 from holdfast.data import Clients, Dataset
 from holdfast.errors import HoldfastError
@@ -84,6 +86,8 @@ _RESULTS: dict[str, tuple[type | tuple[str, ...], str]] = {
     "cohort": (("check", "draw", "steady"), "a cohort with `check`, `draw` and `steady`"),
     "schedule": (("__call__",), "a function of the round"),
     "wire": (Wire, "an hf.Wire"),
+    "aggregate": (Mean, "an hf.aggregates.Mean"),
+    "attack": (Attack, "an hf.attacks.Attack"),
     "compressor": (Compressor, "an hf.wires.Compressor"),
     "solver": (Solver, "an hf.solvers.Solver"),
     "loss": (("__call__",), "a function of the parameters"),

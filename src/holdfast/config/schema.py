@@ -181,6 +181,34 @@ class ConformalSection(BaseModel):
     seed: Annotated[int, Strict(), Field(ge=0)] = 0
 
 
+_Above = Annotated[float, Strict(), Field(gt=0)]
+
+
+class QuantileSection(BaseModel):
+    """A clip that follows a quantile of the norms of replies."""
+
+    model_config = _SECTION
+    target: Share = 0.5
+    rate: _Above = 0.2
+    noise: _Above | None = None  # of the count
+
+
+class PrivacySection(BaseModel):
+    """Noise in what the server makes of replies, and the budget: of `hf.privacy.Gaussian`."""
+
+    model_config = _SECTION
+    clip: _Above
+    delta: Share
+    epsilon: _Above | None = None
+    noise_multiplier: _Above | None = None
+    rounds: Count | None = None  # that the budget is for; those of the file unless given
+    max_examples: _Above | None = None
+    mean_examples: _Above | None = None
+    accountant: Literal["pld", "rdp"] | None = None
+    secret: StrictStr | None = None  # a file of random bytes
+    quantile: QuantileSection | None = None
+
+
 class MetricSection(BaseModel):
     """A metric by name, or somebody's own function of labels and predictions."""
 
@@ -273,10 +301,12 @@ class FileSchema(BaseModel):
     cohort: Table = {"name": "everyone"}
     evaluate: Evaluate = Evaluate()
     conformal: ConformalSection | None = None
+    privacy: PrivacySection | None = None
     checkpoint: Checkpoints = Checkpoints()
     engine: EngineSection | None = None
     storage: StorageSection = StorageSection()
     server: ServerSection | None = None
+    attack: Table | None = None
     population: list[PopulationSection] = []
     sweep: dict[str, Any] = {}
     algorithm: Annotated[list[Table], Field(min_length=1)]
@@ -287,6 +317,7 @@ class AlsoAlgorithm(BaseModel):
 
     label: Label | None = None
     wire: Table | None = None
+    aggregate: Table | None = None
     local: dict[str, Any] | None = None
     server: OwnServer | None = None
     adaptive_clip: dict[str, Any] | None = None

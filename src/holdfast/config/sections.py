@@ -22,6 +22,8 @@ def sections(file: ExperimentFile, named: Check) -> FileSchema:
     found: Any = schema.check(file, (), FileSchema, file.values)
     for kind in NAMED:
         named(file, (kind,), kind, getattr(found, kind))
+    if found.attack is not None:
+        named(file, ("attack",), "attack", found.attack)
     for number, table in enumerate(found.evaluate.metrics):
         named(file, ("evaluate", "metrics", number), "metric", table)
     for number, table in enumerate(found.evaluate.also):
@@ -45,9 +47,10 @@ def refuse_mistakes(file: ExperimentFile) -> None:
         # Of several populations each may add keys of its own.
         if not found.population:
             _local(swept.file, at, sweep.over(swept.local, own))
-        if "wire" in swept.table:
-            wire = schema.as_table(swept.table["wire"])
-            _named(swept.file, (*swept.at, "wire"), "wire", wire)
+        for kind in ("wire", "aggregate"):
+            if kind in swept.table:
+                inside = schema.as_table(swept.table[kind])
+                _named(swept.file, (*swept.at, kind), kind, inside)
 
 
 def _model(fields: dict[str, str], kind: str = "") -> Any:

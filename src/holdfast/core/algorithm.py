@@ -1,13 +1,15 @@
 """An algorithm: a rule, the wire its replies take, and how deltas are weighted."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Literal, get_args
 
 from holdfast.core import hyper
 from holdfast.core.local import Local
+from holdfast.core.mean import PLAIN, Mean
 from holdfast.core.rule import Need, Rule, parts_of
 from holdfast.core.struct import Struct, static
-from holdfast.core.wire import Wire
+from holdfast.core.wire import OnSite, Wire
 from holdfast.data.clients import Clients
 from holdfast.errors import About, HoldfastError, did_you_mean
 from holdfast.trees import Tree, paths
@@ -31,6 +33,8 @@ class Algorithm(Struct):
         name: what tables and messages call it.
         adapt: what a client uses is the model after local steps on its own data: `True`, those of the
             run's `Local`, or a `Local` of their own. The rounds are the same with and without.
+        aggregate: how replies become one, from `hf.aggregates`: against clients that lie. The plain mean
+            unless given.
     """
 
     rule: Rule = Rule()
@@ -40,6 +44,8 @@ class Algorithm(Struct):
     name: str = static(default="algorithm")
     # Not part of the description by which a run goes on: no round depends on it.
     adapt: Local | bool = static(default=False, repr=False)
+    # Runs that were saved before there was such a thing have none.
+    aggregate: Mean | None = dataclasses.field(default=None, metadata={"named_if_given": True})
 
     def __post_init__(self) -> None:
         if self.weighting not in get_args(Weighting):
@@ -70,20 +76,79 @@ class Algorithm(Struct):
 
         if not self.wire.hears_each:
             self._check_mean_only()
+        if self.aggregate is not None:
+            self._check_aggregate(self.aggregate)
+
+    @property
+    def mean(self) -> Mean:
+        """How replies become one."""
+        return PLAIN if self.aggregate is None else self.aggregate
+
+    def _check_aggregate(self, aggregate: Mean) -> None:
+        """Refuse a mean of replies that this method or its wire cannot have."""
+        if not isinstance(aggregate, Mean):
+            raise HoldfastError(
+                f"{self.name}: aggregate={aggregate!r} is a {type(aggregate).__name__}; give one of "
+                f"hf.aggregates, such as hf.aggregates.NormBounded().",
+                about=("aggregate",),
+            )
+        name, wire = type(aggregate).__name__, type(self.wire).__name__
+        if type(aggregate) is Mean:
+            return
+        if isinstance(self.wire, OnSite):
+            raise HoldfastError(
+                f"{self.name}: aggregate is {name}, and nothing travels in this method; leave it out.",
+                about=("aggregate",),
+            )
+        if not self.wire.hears_each:
+            raise HoldfastError(
+                f"{self.name}: aggregate is {name}, which looks at every reply, and the wire {wire} tells "
+                f"the server only their mean; use hf.wires.Compressed or ErrorFeedback.",
+                about=("aggregate",),
+            )
+        if hyper.varies(aggregate):
+            raise HoldfastError(
+                f"{self.name}: aggregate is {name} with an hf.PerClient in it, and how replies become one "
+                f"is the same for all; give a number or a schedule.",
+                about=("aggregate",),
+            )
+        for part in parts_of(self.rule):
+            if part.counts_heads and not part.neutral:
+                raise HoldfastError(
+                    f"{self.name}: {type(part).__name__} counts clients by what they upload, and {name} "
+                    f"makes less of some replies, so that the count would be wrong; leave one of them out.",
+                    about=("aggregate",),
+                )
+        if self.rule.traits.remembers and not aggregate.foreseen:
+            keeps = next(p for p in parts_of(self.rule) if p.traits.remembers and _single(p))
+            raise HoldfastError(
+                f"{self.name}: {type(keeps).__name__} keeps client states whose mean the server's must be, "
+                f"and {name} makes another value of them: it would end beside the optimum with nobody "
+                f"lying; use hf.aggregates.NormBounded, CenteredClipping or Krum.",
+                about=("aggregate",),
+            )
 
     def _check_mean_only(self) -> None:
         """Refuse what needs single replies of a wire that tells only their mean."""
         wire = type(self.wire).__name__
-        if not self.rule.traits.hears_uploads:
+        traits = self.rule.traits
+        if not (traits.hears_uploads or (traits.hears_as_sent and self.wire.fixed_mean)):
             raise HoldfastError(
                 f"{self.name}: {type(self.rule).__name__} hears every reply, and the wire {wire} "
                 f"tells the server only their mean; use hf.Uploaded(rule), which sends what it hears.",
                 about=("wire",),
             )
-        if self.weighting != "uniform":
+        if self.weighting != "uniform" and not self.wire.fixed_mean:
             raise HoldfastError(
                 f"{self.name}: weighting is {self.weighting!r}, and the wire {wire} keeps one mean of "
                 f"all clients; use weighting='uniform'.",
+                about=("wire",),
+            )
+        counting = [part for part in parts_of(self.rule) if part.counts_heads]
+        if self.weighting != "uniform" and counting:
+            raise HoldfastError(
+                f"{self.name}: {type(counting[0]).__name__} counts clients alike, and the wire {wire} tells "
+                f"one mean by {self.weighting!r}; use weighting='uniform'.",
                 about=("wire",),
             )
 
@@ -123,7 +188,8 @@ class Algorithm(Struct):
     @property
     def needs_everyone(self) -> bool:
         """Whether client states and the server's agree only if every client takes part."""
-        return not self.wire.hears_each and self.rule.traits.remembers
+        told_a_mean = not self.wire.hears_each and not self.wire.fixed_mean
+        return told_a_mean and self.rule.traits.remembers
 
     def check(self, params: Tree, local: Local, server_local: Local | None) -> None:
         """Refuse a combination that cannot work, now that model and local training are known."""

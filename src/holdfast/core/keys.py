@@ -29,6 +29,8 @@ class Purpose(enum.IntEnum):
     ADAPT = 11
     SAMPLE = 12
     SETS = 13
+    NOISE = 14
+    ATTACK = 16
 
 
 _THREEFRY = "threefry2x32"

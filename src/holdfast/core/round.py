@@ -16,8 +16,10 @@ from jax import lax, tree
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.debug import note, position
+from holdfast.core.gathered import gathered, revert
 from holdfast.core.keys import Purpose, client_key
 from holdfast.core.local import StepGradient, Steps, StepsPerPopulation, direction, solve
+from holdfast.core.mean import Held, Judged, Seen
 from holdfast.core.rule import (
     ClientView,
     Gradient,
@@ -37,6 +39,7 @@ from holdfast.trees import (
     add,
     axpy,
     describe_shapes,
+    divided,
     finite,
     float_type,
     mix,
@@ -68,6 +71,8 @@ class ServerState(NamedTuple):
 
     rule: Tree
     wire: Tree
+    # Of how replies become one.
+    aggregate: Tree = ()
 
 
 class ClientState(NamedTuple):
@@ -157,6 +162,8 @@ class RoundInputs(Struct):
     client_round: ClientRound | None = static(default=None)
     # Of the populations in the objective, if there are several.
     population_weights: Array | None = None
+    # Of what the server's end of the wire adds, if it adds anything: `Wire.noise_key`.
+    noise_key: jax.Array | None = None
 
 
 class RoundResult(NamedTuple):
@@ -165,7 +172,8 @@ class RoundResult(NamedTuple):
     x: Tree
     server: ServerState
     client_states: ClientState  # one per slot
-    accepted: jax.Array  # one bool per slot: took part and replied with finite numbers
+    accepted: jax.Array  # one bool per slot: took part, and its reply counts
+    seen: Seen = Seen()  # what was noted of each reply, one per slot
 
 
 @jax.tree_util.register_static
@@ -391,7 +399,9 @@ def _answer(
 ) -> Reply:
     rule, wire = mine.rule, mine.wire
     payload = rule.reply(delta, at)
-    coded, (delta, upload), wire_state = wire.encode(payload, state.wire, key)
+    coded, told, wire_state = wire.encode(payload, state.wire, key)
+    # What the server will make of it, so that the state goes by what the server hears.
+    delta, upload = mine.mean.take(told)[0]
     heard = rule.hear(delta, upload, at.heard_by_server())
     latest = at.y if tree.leaves(state.latest) else ()
     new = ClientState(rule.settle(delta, heard, at), wire_state, latest)
@@ -456,6 +466,7 @@ class Template(NamedTuple):
     client: ClientState  # every client's first state
     broadcast: Tree  # shapes of what one client receives
     payload: Tree  # shapes of what one client returns, before the wire
+    said: Tree = ()  # shapes of what clients are told of how replies become one
 
 
 def pretended_server(x: Tree, state: Tree) -> ServerView:
@@ -496,7 +507,10 @@ def template(algorithm: Algorithm, x: Tree, keep_latest: bool = False) -> Templa
             f"{algorithm.name}: `settle` returns a state of {describe_shapes(reply.state)} where `init` "
             f"and the wire began with {describe_shapes(first)}; return the same shapes and types."
         )
-    return Template(ServerState(state.server, wire.server), first, (x, own), travelling)
+    of_mean = mine.mean.init(travelling)
+    server = ServerState(state.server, wire.server, of_mean)
+    said = jax.eval_shape(mine.mean.say, of_mean)
+    return Template(server, first, (x, own), travelling, said)
 
 
 def _zeros_of(shapes: Tree) -> Tree:
@@ -511,6 +525,14 @@ class Opened(NamedTuple):
     msg: Tree
     server: ServerState
     aggregate: Aggregate
+    said: Tree = ()  # of how replies become one
+
+
+def announced(algorithm: Algorithm, said: Tree) -> Algorithm:
+    """The algorithm in a round of which the server said this."""
+    if algorithm.aggregate is None:
+        return algorithm
+    return dataclasses.replace(algorithm, aggregate=algorithm.aggregate.told(said))
 
 
 def open_round(
@@ -520,6 +542,7 @@ def open_round(
     client: ClientState,
     key: jax.Array,
     slots: Slot | None = None,
+    mean_state: Tree = (),
 ) -> Opened:
     """Server: begin a round. `client` is any client's state, for its shapes.
 
@@ -528,18 +551,20 @@ def open_round(
     msg, rule_state = algorithm.rule.send(at)
     wire_key = jax.random.fold_in(key, Purpose.DOWNLINK)
     (x, msg), wire_state = algorithm.wire.send((at.x, msg), wire_state, wire_key)
+    said = algorithm.mean.say(mean_state)
+    algorithm = announced(algorithm, said)
     shapes = reply_shapes(algorithm, x, msg, client)
     mine = hyper.of_client(algorithm, 0, float_type(x))
     received = jax.eval_shape(mine.wire.receive, shapes.coded)
     zero = jnp.zeros((), float_type(x))
     heard = shapes.heard if slots is None else _heard_apart(algorithm, x, msg, client, slots)
     empty = Aggregate(_zeros_of(received), _zeros_of(heard), zero, zero)
-    return Opened(x, msg, ServerState(rule_state, wire_state), empty)
+    return Opened(x, msg, ServerState(rule_state, wire_state, mean_state), empty, said)
 
 
 def accept(
     mine: Algorithm, so_far: Aggregate, reply: Reply, state: ClientState, slot: Slot
-) -> tuple[Aggregate, ClientState, jax.Array]:
+) -> tuple[Aggregate, ClientState, Judged]:
     """Server: add a reply if it is finite. The client's state changes only then."""
     accepted = jnp.logical_and(slot.steps > 0, reply.finite)
     head = accepted.astype(so_far.heads.dtype)
@@ -549,37 +574,62 @@ def accept(
         for w in (slot.heard_weight, slot.head_weight)
     )
     # The select keeps a non-finite reply out of the sum: 0 x nan would still be nan.
-    received = mine.wire.receive(reply.coded)
-    received = axpy(weight, select(accepted, received, zeros(so_far.received)), so_far.received)
+    received, seen = mine.mean.take(mine.wire.receive(reply.coded))
+    received = select(accepted, received, zeros(so_far.received))
+    if not mine.mean.gathers:
+        received = axpy(weight, received, so_far.received)
     heard = select(accepted, reply.heard, zeros(reply.heard))
     each = mine.rule.heard_weights(heard, objective, vote)
+    if mine.mean.gathers:
+        counted = so_far._replace(weight=so_far.weight + weight, heads=so_far.heads + head)
+        held = Held(received, heard, weight, each)
+        return counted, select(accepted, reply.state, state), Judged(accepted, seen, held)
 
     def one_more(so_far: Any, w: Any, u: Any) -> Any:
         return so_far if isinstance(so_far, Received) else (w * u + so_far).astype(so_far.dtype)
 
     heard = tree.map(one_more, so_far.heard, each, heard, is_leaf=is_received)
     more = Aggregate(received, heard, so_far.weight + weight, so_far.heads + head)
-    return more, select(accepted, reply.state, state), accepted
+    return more, select(accepted, reply.state, state), Judged(accepted, seen)
+
+
+def gathered_sums(
+    algorithm: Algorithm, heard_all: Aggregate, judged: Judged, slots: Slot
+) -> tuple[Aggregate, Judged]:
+    """Server: what replies that were kept until all are there come to, as sums; and whose count."""
+    received, heard, judged = gathered(algorithm.mean, judged, slots.client)
+    heads = jnp.sum(judged.accepted).astype(heard_all.heads.dtype)
+    sums = Aggregate(received, scale(heads, heard), jnp.ones_like(heads), heads)
+    return sums, judged
 
 
 def close_round(
-    algorithm: Algorithm, at: ServerView, wire_state: Tree, heard_all: Aggregate, population: Number
+    algorithm: Algorithm,
+    at: ServerView,
+    wire_state: Tree,
+    heard_all: Aggregate,
+    population: Number,
+    mean_state: Tree = (),
+    judged: Judged | None = None,
+    noise_key: jax.Array | None = None,
 ) -> tuple[Tree, ServerState]:
-    """Server: the two means, then the rule's step."""
+    """Server: the two means, then the rule's step.
 
-    def mean(total: Tree, weight: jax.Array) -> Tree:
-        # An empty cohort is refused by the engine; the maximum only keeps its zeros finite.
-        safe = jnp.maximum(weight, jnp.finfo(weight.dtype).tiny)
-        return tree.map(lambda a: (a / safe).astype(a.dtype), total)
-
-    share = heard_all.heads / population
-    received = mean(heard_all.received, heard_all.weight)
-    (delta, upload), wire_state = algorithm.wire.decode(received, wire_state, share)
-    each_heard = algorithm.wire.hears_each
-    heard = mean(heard_sums(heard_all), heard_all.heads) if each_heard else upload
-    at = at._replace(share=share, heads=heard_all.heads)
+    `judged` has an entry for every slot, `noise_key` is of `Wire.noise_key`.
+    """
+    wire = algorithm.wire
+    received, heads = wire.average(heard_all.received, heard_all.weight, heard_all.heads, noise_key)
+    share = heads / population
+    (delta, upload), wire_state = wire.decode(received, wire_state, share)
+    heard = divided(heard_sums(heard_all), heads) if wire.hears_each else upload
+    if not (wire.hears_each or algorithm.rule.traits.hears_uploads):
+        # Only what works out nothing, so that it makes of the mean the mean of what it would have heard.
+        heard = algorithm.rule.hear(delta, upload, ClientView(at.x, (), None, None))  # type: ignore[arg-type]
+    at = at._replace(share=share, heads=heads)
+    if judged is not None:
+        mean_state = algorithm.mean.after(mean_state, judged, (delta, upload))
     delta, rule_state = algorithm.rule.step(delta, heard, at)
-    return add(at.x, delta), ServerState(rule_state, wire_state)
+    return add(at.x, delta), ServerState(rule_state, wire_state, mean_state)
 
 
 class Exchange(NamedTuple):
@@ -587,40 +637,52 @@ class Exchange(NamedTuple):
 
     reply: ClientRound
     accept: Callable[
-        [Algorithm, Aggregate, Reply, ClientState, Slot], tuple[Aggregate, ClientState, jax.Array]
+        [Algorithm, Aggregate, Reply, ClientState, Slot], tuple[Aggregate, ClientState, Judged]
     ] = accept
 
     def __call__(
         self, so_far: Aggregate, state: ClientState, slot: Slot, shared: Shared
-    ) -> tuple[Aggregate, tuple[ClientState, jax.Array]]:
+    ) -> tuple[Aggregate, tuple[ClientState, Judged]]:
         """Both; nothing at all if the slot is empty."""
-
-        def present(
-            so_far: Aggregate, state: ClientState, slot: Slot
-        ) -> tuple[Aggregate, tuple[ClientState, jax.Array]]:
-            mine = hyper.of_client(shared.algorithm, slot.client, so_far.heads.dtype)
-            with position(client=slot.client):
-                reply = self.reply(shared, mine, state, slot)
-            so_far, state, accepted = self.accept(mine, so_far, reply, state, slot)
-            return so_far, (state, accepted)
 
         def absent(
             so_far: Aggregate, state: ClientState, slot: Slot
-        ) -> tuple[Aggregate, tuple[ClientState, jax.Array]]:
-            return so_far, (state, jnp.zeros((), bool))
+        ) -> tuple[Aggregate, tuple[ClientState, Judged]]:
+            return so_far, (state, self.unseen(shared, so_far))
 
+        present = functools.partial(self.present, shared)
         return lax.cond(slot.steps > 0, present, absent, so_far, state, slot)
+
+    def present(
+        self, shared: Shared, so_far: Aggregate, state: ClientState, slot: Slot
+    ) -> tuple[Aggregate, tuple[ClientState, Judged]]:
+        """Both, of a slot that is known to have a client."""
+        mine = hyper.of_client(shared.algorithm, slot.client, so_far.heads.dtype)
+        with position(client=slot.client):
+            reply = self.reply(shared, mine, state, slot)
+        so_far, state, judged = self.accept(mine, so_far, reply, state, slot)
+        return so_far, (state, judged)
+
+    def unseen(self, shared: Shared, so_far: Aggregate) -> Judged:
+        """What comes of an empty slot at the server."""
+        seen = shared.algorithm.mean.unseen(so_far.heads.dtype)
+        held: Any = ()
+        if shared.algorithm.mean.gathers:
+            nobody = jnp.zeros_like(so_far.heads)
+            each = tree.map(lambda _: nobody, so_far.heard)
+            held = Held(zeros(so_far.received), zeros(so_far.heard), nobody, each)
+        return Judged(jnp.zeros((), bool), seen, held)
 
 
 VisitCohort = Callable[
     [Exchange, Aggregate, tuple[ClientState, Slot], Shared],
-    tuple[Aggregate, tuple[ClientState, jax.Array]],
+    tuple[Aggregate, tuple[ClientState, Judged]],
 ]
 
 
 def one_by_one(
     exchange: Exchange, empty: Aggregate, cohort: tuple[ClientState, Slot], shared: Shared
-) -> tuple[Aggregate, tuple[ClientState, jax.Array]]:
+) -> tuple[Aggregate, tuple[ClientState, Judged]]:
     """Visit one client of the cohort after another."""
     return lax.scan(lambda so_far, one: exchange(so_far, *one, shared), empty, cohort)
 
@@ -629,9 +691,13 @@ def opened_round(inputs: RoundInputs, client: ClientState) -> Opened:
     """The server's half before the clients'. `client` is any client's state, for its shapes."""
     slots = in_type(inputs.slots, float_type(inputs.x))
     # With select, what is heard of rows that were not sent is not what was received of them.
-    alike = slots if inputs.client_round is None else None
+    kept = inputs.algorithm.mean.gathers
+    alike = slots if inputs.client_round is None and not kept else None
     at = server_view(inputs)
-    return open_round(inputs.algorithm, at, inputs.server.wire, client, inputs.key, alike)
+    server = inputs.server
+    return open_round(
+        inputs.algorithm, at, server.wire, client, inputs.key, alike, server.aggregate
+    )
 
 
 def finished_round(
@@ -641,7 +707,7 @@ def finished_round(
     slots = in_type(inputs.slots, float_type(inputs.x))
     shared = Shared(
         inputs.model,
-        inputs.algorithm,
+        announced(inputs.algorithm, opened.said),
         inputs.steps,
         opened.x,
         opened.msg,
@@ -650,10 +716,23 @@ def finished_round(
     )
     exchange = Exchange(of_own_population(reply))
     cohort = (inputs.client_states, slots)
-    heard_all, (states, accepted) = visit(exchange, opened.aggregate, cohort, shared)
-    at, wire_state = server_view(inputs)._replace(state=opened.server.rule), opened.server.wire
-    x, server = close_round(inputs.algorithm, at, wire_state, heard_all, inputs.population)
-    return RoundResult(x, server, states, accepted)
+    heard_all, (states, judged) = visit(exchange, opened.aggregate, cohort, shared)
+    if inputs.algorithm.mean.gathers:
+        heard_all, judged = gathered_sums(inputs.algorithm, heard_all, judged, slots)
+        if inputs.algorithm.mean.chooses:
+            states = revert(judged.accepted, states, inputs.client_states)
+    at, (_, wire_state, mean_state) = server_view(inputs), opened.server
+    x, server = close_round(
+        inputs.algorithm,
+        at._replace(state=opened.server.rule),
+        wire_state,
+        heard_all,
+        inputs.population,
+        mean_state,
+        judged,
+        inputs.noise_key,
+    )
+    return RoundResult(x, server, states, judged.accepted, judged.seen)
 
 
 def federated_round(inputs: RoundInputs, visit: VisitCohort = one_by_one) -> RoundResult:

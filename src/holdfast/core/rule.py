@@ -224,6 +224,8 @@ class Traits:
     doubt: Callable[[Tree], str | None] = _no_doubt
     # How many populations it tells apart; None if it does not.
     populations: int | None = None
+    # What it hears is delta or what is uploaded as it is, so that it may as well hear the mean of both.
+    hears_as_sent: bool = False
 
     @classmethod
     def of_all(cls, several: "Sequence[Traits]") -> "Traits":
@@ -254,6 +256,7 @@ class Traits:
             tilts=any(traits.tilts for traits in several),
             remembers=any(traits.remembers for traits in several),
             hears_uploads=all(traits.hears_uploads for traits in several),
+            hears_as_sent=all(t.hears_as_sent or t.hears_uploads for t in several),
             plain_leaves=plain_leaves,
             quiet=quiet,
             doubt=doubt,
@@ -266,7 +269,8 @@ class Rule(Struct):
 
     A rule that others must know more of declares it: what it cannot do without in `needs`,
     `rewrites_delta` if its `reply` sends another delta, `counts_heads` if what it hears is averaged
-    uniformly even where deltas are not, `neutral` if it only watches.
+    uniformly even where deltas are not, `hears_as_sent` if it hears delta itself, `neutral` if it only
+    watches.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset()
@@ -274,6 +278,8 @@ class Rule(Struct):
     rewrites_delta: ClassVar[bool] = False
     # What it hears is averaged uniformly, whatever the weighting of deltas: a count of clients.
     counts_heads: ClassVar[bool] = False
+    # Its `hear` returns delta, what is uploaded or parts of them, and works out nothing.
+    hears_as_sent: ClassVar[bool] = False
     defines: ClassVar[frozenset[str]] = frozenset()
     # What its hyper-parameters may be, by their names.
     ranges: ClassVar[Mapping[str, Range]] = MappingProxyType({})
@@ -306,6 +312,7 @@ class Rule(Struct):
             tilts="tilt" in self.defines,
             remembers="settle" in self.defines and not self.neutral,
             hears_uploads="hear" not in self.defines,
+            hears_as_sent=self.hears_as_sent,
             plain_leaves=lambda params: (everywhere,) * len(tree.leaves(params)),
         )
 

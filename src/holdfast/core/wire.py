@@ -8,7 +8,7 @@ from jax import tree
 
 from holdfast.core.rule import State
 from holdfast.core.struct import Struct
-from holdfast.trees import Number, Tree, nbytes
+from holdfast.trees import Number, Tree, divided, nbytes
 
 
 class Wire(Struct):
@@ -31,6 +31,9 @@ class Wire(Struct):
     lossless: ClassVar[bool] = True
     hears_each: ClassVar[bool] = True  # the server learns every reply, not only their mean
     replicates: ClassVar[bool] = False  # a broadcast says what changed since the one before
+    # What it divides sums by was fixed before the run: a mean of this round's replies that follows
+    # every weighting, in which clients that are not there count as zeros.
+    fixed_mean: ClassVar[bool] = False
 
     def inside(self, state: State) -> tuple[tuple["Wire", State], ...]:
         """The wires directly inside it, each with its part of a state that `init` laid out."""
@@ -55,6 +58,20 @@ class Wire(Struct):
     def receive(self, coded: Tree) -> Tree:
         """Server: one client's code as numbers that can be averaged."""
         return coded
+
+    def informed(self, state: Tree) -> "Wire":
+        """The wire as it is in a round that begins with this state of the server's."""
+        return self
+
+    def noise_key(self, seed: int, t: int) -> jax.Array | None:
+        """The key of what the server itself adds in round `t`, which no client may know; None: nothing."""
+        return None
+
+    def average(
+        self, total: Tree, weight: jax.Array, heads: jax.Array, key: jax.Array | None
+    ) -> tuple[Tree, jax.Array]:
+        """Server: the mean of what was received, from its weighted sum, and how many rules are told of."""
+        return divided(total, weight), heads
 
     def decode(self, mean: Tree, state: Tree, share: Number) -> tuple[Tree, Tree]:
         """Server: the mean payload and the new state, from the mean of what was received."""

@@ -27,6 +27,14 @@ def set_apart(clients: Clients, share: float = 0.1, seed: int = 0) -> tuple[Clie
         >>> clients.sizes.tolist(), validation.sizes.tolist()
         ([230, 230, 230, 230, 230], [58, 58, 58, 57, 57])
     """
+    return set_apart_in_turn(clients, share, seed, 0.0)
+
+
+def set_apart_in_turn(
+    clients: Clients, share: float, seed: int, turn: float
+) -> tuple[Clients, Clients]:
+    """As `set_apart`; with turns 0, share, 2 share, ... below 1 about every example is set apart once, and
+    clients have as many set apart in each."""
     check_clients("set_apart", clients, joined=False)
     if not 0 < share < 1:
         raise HoldfastError(
@@ -45,7 +53,7 @@ def set_apart(clients: Clients, share: float = 0.1, seed: int = 0) -> tuple[Clie
         if classes and known is not None:
             # Sorted by label, a step of even size passes each label as often as it is there.
             places = places[np.argsort(known[rows[places]], kind="stable")]
-        begin = rng.random()
+        begin = (rng.random() + turn) % 1.0
         taken = places[np.floor((np.arange(few) + begin) * len(rows) / max(few, 1)).astype(int)]
         mask = np.zeros(len(rows), bool)
         mask[taken] = True

@@ -16,6 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from holdfast import processes
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
+from holdfast.core.mean import Judged
 from holdfast.core.round import (
     Aggregate,
     ClientState,
@@ -40,7 +41,7 @@ _AXIS = "clients"
 _WIDTH_ON_ACCELERATORS = 16
 _WIDTH_OF_TINY_STEPS = 32
 Cohort = tuple[ClientState, Slot]
-Visited = tuple[Aggregate, tuple[ClientState, jax.Array]]
+Visited = tuple[Aggregate, tuple[ClientState, Judged]]
 
 
 def _spread(
@@ -58,22 +59,22 @@ def _spread(
 
     def on_device(cohort: Cohort, leaf: jax.Array, shared: Shared) -> Visited:
         first = lax.axis_index(_AXIS) * each if devices > 1 else 0
-        sums = tree.map(lambda s: jnp.zeros((each, *s.shape), s.dtype), empty)
-        at_work = (cohort, leaf - first)
         if execution.width == 1:
-            one = functools.partial(
-                _into_leaf, lambda so_far, client: exchange(so_far, client[0], client[1], shared)
+            visit = functools.partial(exchange.present, shared)
+            nothing = exchange.unseen(shared, empty)
+            halves, out = _leaf_by_leaf(
+                visit, empty, nothing, cohort, leaf - first, each, 1 + (devices == 1)
             )
-            scan = _scan_in_place if execution.in_place else lax.scan
-            sums, out = scan(one, sums, at_work)
         else:
+            sums = tree.map(lambda s: jnp.zeros((each, *s.shape), s.dtype), empty)
+            at_work = (cohort, leaf - first)
             chunks = tree.map(lambda a: a.reshape(-1, execution.width, *a.shape[1:]), at_work)
             together = functools.partial(_together, exchange, execution.uniform, shared)
-            sums, out = lax.scan(together, sums, chunks)
+            halves, out = lax.scan(together, sums, chunks)
             out = tree.map(lambda a: a.reshape(-1, *a.shape[2:]), out)
-        while tree.leaves(sums)[0].shape[0] > (2 if devices == 1 else 1):
-            sums = tree.map(lambda s: s[0::2] + s[1::2], sums)
-        half, other = (tree.map(lambda s, k=k: s[k], sums) for k in (0, -1))
+            while tree.leaves(halves)[0].shape[0] > (2 if devices == 1 else 1):
+                halves = tree.map(lambda s: s[0::2] + s[1::2], halves)
+        half, other = (tree.map(lambda s, k=k: s[k], halves) for k in (0, -1))
         for level in range(devices.bit_length() - 1):
             across = [(i, i ^ (1 << level)) for i in range(devices)]
             half = half if level == 0 else tree.map(jnp.add, half, other)
@@ -87,13 +88,16 @@ def _spread(
     split: Any = PartitionSpec(_AXIS)
     examples = split if execution.examples_apart else whole
     specs = Shared(shared.model, whole, whole, whole, whole, examples, whole)
-    return jax.shard_map(
+    total, (states, judged) = jax.shard_map(
         on_device,
         mesh=mesh,
         in_specs=(split, split, specs),
         out_specs=(whole, split),
         check_vma=False,
     )(cohort, leaf, shared)
+    # Replies that are kept until all are there are looked at by every device in the same way.
+    held = lax.with_sharding_constraint(judged.held, NamedSharding(mesh, PartitionSpec()))
+    return total, (states, judged._replace(held=held))
 
 
 def _add_apart(half: Aggregate, other: Aggregate) -> Aggregate:
@@ -111,22 +115,64 @@ def _add_apart(half: Aggregate, other: Aggregate) -> Aggregate:
     return total
 
 
-def _scan_in_place(
-    visit: Callable[..., Any], sums: Tree, at_work: tuple[Cohort, jax.Array]
+def _leaf_by_leaf(
+    visit: Callable[..., Any],
+    empty: Aggregate,
+    nothing: Judged,
+    cohort: Cohort,
+    leaf: jax.Array,
+    each: int,
+    tops: int,
 ) -> Visited:
-    """`lax.scan` over clients, whose new states are written where the old ones were."""
-    (states, slots), leaf = at_work
+    """Visit clients one by one, those of a leaf together, and no empty slot.
 
-    def one(carry: tuple[Tree, Tree], here: tuple[Any, ...]) -> Any:
-        sums, states = carry
-        k, slot, leaf = here
-        mine = tree.map(lambda a: lax.dynamic_index_in_dim(a, k, keepdims=False), states)
-        sums, (mine, accepted) = visit(sums, ((mine, slot), leaf))
-        states = tree.map(lambda a, b: lax.dynamic_update_index_in_dim(a, b, k, 0), states, mine)
-        return (sums, states), accepted
+    New states are written where the old ones were. Two sums become one as soon as both are there, as in a
+    binary counter, so that few of them are in memory; returned are the last `tops`.
+    """
+    states, slots = cohort
+    leaf = jnp.where(slots.steps > 0, leaf, each)
+    order = jnp.argsort(leaf)
+    ends = jnp.cumsum(jnp.sum(leaf[None] == jnp.arange(each, dtype=leaf.dtype)[:, None], axis=1))
+    levels = (each // tops).bit_length() - 1
+    sums = tree.map(lambda s: jnp.zeros((levels + tops, *s.shape), s.dtype), empty)
 
-    (sums, states), accepted = lax.scan(one, (sums, states), (jnp.arange(len(leaf)), slots, leaf))
-    return sums, (states, accepted)
+    def one(k: Any, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        so_far, states, judged = carry
+        i = order[k]
+        mine, slot = (
+            tree.map(lambda a: lax.dynamic_index_in_dim(a, i, keepdims=False), u)
+            for u in (states, slots)
+        )
+        so_far, (mine, own) = visit(so_far, mine, slot)
+        states, judged = tree.map(
+            lambda a, b: lax.dynamic_update_index_in_dim(a, b, i, 0),
+            (states, judged),
+            (mine, own),
+        )
+        return so_far, states, judged
+
+    def of_leaf(j: Any, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        sums, begin, states, judged = carry
+        fresh = tree.map(lambda s: jnp.zeros(s.shape, s.dtype), empty)
+        so_far, states, judged = lax.fori_loop(begin, ends[j], one, (fresh, states, judged))
+
+        def is_right(here: tuple[Any, Aggregate]) -> jax.Array:
+            level = here[0]
+            return (level < levels) & ((j >> level) & 1 == 1)
+
+        def with_left(here: tuple[Any, Aggregate]) -> tuple[Any, Aggregate]:
+            level, right = here
+            return level + 1, tree.map(lambda s, r: s[level] + r, sums, right)
+
+        level, so_far = lax.while_loop(is_right, with_left, (jnp.zeros_like(j), so_far))
+        place = jnp.where(level == levels, levels + (j >> levels), level)
+        sums = tree.map(lambda a, b: lax.dynamic_update_index_in_dim(a, b, place, 0), sums, so_far)
+        return sums, ends[j], states, judged
+
+    nobody = tree.map(lambda a: jnp.broadcast_to(a, (len(leaf), *a.shape)), nothing)
+    begin = (sums, jnp.zeros((), ends.dtype), states, nobody)
+    sums, _, states, judged = lax.fori_loop(0, each, of_leaf, begin)
+    return tree.map(lambda s: s[levels:], sums), (states, judged)
 
 
 def _into_leaf(
@@ -167,8 +213,8 @@ def _together(
     replies = jax.vmap(reply, in_axes=(0, Slot(**axes)))(states, together)
 
     def add(so_far: Aggregate, client: tuple[Reply, ClientState, Slot]) -> Visited:
-        so_far, state, accepted = exchange.accept(mine(client[2]), so_far, *client)
-        return so_far, (state, accepted)
+        so_far, state, judged = exchange.accept(mine(client[2]), so_far, *client)
+        return so_far, (state, judged)
 
     return lax.scan(functools.partial(_into_leaf, add), sums, ((replies, states, slots), leaf))
 
@@ -186,8 +232,8 @@ def _spread_round(
         return result
     # Every process must know whose reply was accepted.
     whole = NamedSharding(mesh, PartitionSpec())
-    accepted = lax.with_sharding_constraint(result.accepted, whole)
-    return result._replace(accepted=accepted)
+    known = lax.with_sharding_constraint((result.accepted, result.seen), whole)
+    return result._replace(accepted=known[0], seen=known[1])
 
 
 _compiled_round = jax.jit(_spread_round, static_argnames=("mesh", "execution"))

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
+from holdfast.attacks import Attack
 from holdfast.client_states.storage import Storage
 from holdfast.cohorts import Cohort
 from holdfast.core.algorithm import Algorithm
@@ -42,6 +43,7 @@ class Experiment:
             states of its own. FLIX starts at the mean of local optima so: `hf.flix.by_theory`.
         stop: when the run ends early and which round is kept: `hf.EarlyStopping("validation_accuracy",
             patience=10)`.
+        attack: clients that lie, from `hf.attacks`, to find out what a method stands; in simulations alone.
 
     Example:
         >>> import dataclasses
@@ -76,6 +78,7 @@ class Experiment:
     storage: Storage | None = None
     first_round: Algorithm | None = None
     stop: EarlyStopping | None = None
+    attack: Attack | None = None
 
     def __repr__(self) -> str:
         name = getattr(self.algorithm, "name", "?")
@@ -95,6 +98,7 @@ class Settings(TypedDict, total=False):
     storage: Storage | None
     first_round: Algorithm | None
     stop: EarlyStopping | None
+    attack: Attack | None
 
 
 def described(

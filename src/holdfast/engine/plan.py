@@ -58,8 +58,15 @@ class RoundPlanner:
     dtype: np.dtype
     tiny_steps: bool
     in_place: bool
+    # What clients count for where nobody else's data may have a say in it; a round may then be empty.
+    fixed_weights: np.ndarray | None = None
     _known: tuple[int, RoundPlan] | None = None
     _homes: tuple[int, np.ndarray] | None = None
+
+    @property
+    def private(self) -> bool:
+        """Whether nothing may show how many came, not even that nobody did."""
+        return self.fixed_weights is not None
 
     def __call__(self, t: int) -> RoundPlan:
         """The plan of round `t`, made now or ahead."""
@@ -80,7 +87,7 @@ class RoundPlanner:
     def plan(self, t: int, ids: np.ndarray) -> RoundPlan:
         """Round `t` with these clients."""
         # A given schedule may name only clients without data.
-        if not len(ids):
+        if not len(ids) and not self.private:
             nobody = np.full(1, -1)
             placement = Placement(np.zeros(1, np.int32), Execution())
             return RoundPlan(ids, nobody, slice(0, 1), placement, self.batches.slots(t, nobody), ())
@@ -92,7 +99,8 @@ class RoundPlanner:
         if self._homes is not None and self._homes[0] == t:
             parts = len(position) // (here.stop - here.start)
             position, leaf = layout.near_home(position, leaf, self._homes[1][ids], parts)
-        clients = np.where(position < 0, -1, ids[position])
+        # Of an empty cohort no slot has a client.
+        clients = np.append(ids, -1)[position]
         slots, examples = self.feed(self.batches, t, clients[here], self.engine.local_devices)
         slots = self._weighed(ids, position[here], slots)
         if self.selection is not None:
@@ -103,11 +111,19 @@ class RoundPlanner:
 
     def _weighed(self, ids: np.ndarray, position: np.ndarray, slots: Slot) -> Slot:
         weighting = self.algorithm.weighting
-        delta, heard, head = weights.of_cohort(weighting, self.batches, ids, self.dtype)
-        alike = heard is None and weighting == "uniform"
+        fixed = self.fixed_weights
+        delta, heard, head = weights.of_cohort(weighting, self.batches, ids, self.dtype, fixed)
+        alike = weighting == "uniform" and (heard is None or fixed is not None)
+        if alike:
+            heard = None
 
         def of_slots(each: np.ndarray) -> np.ndarray:
-            return np.where(position < 0, self.dtype.type(0), each[position])
+            return np.append(each, self.dtype.type(0))[position]
+
+        if fixed is not None:
+            # Otherwise by the mean size of clients, in which each of them would have a say.
+            own = of_slots(delta)
+            slots = slots._replace(weight=own)
 
         return slots._replace(
             delta_weight=None if alike else of_slots(delta),

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jax import tree
 
+from holdfast.conformal import Conformal
 from holdfast.data.clients import Clients
 from holdfast.data.dataset import Dataset
 from holdfast.data.grouped import Grouped
@@ -16,6 +17,7 @@ from holdfast.engine.simulation import Simulation
 from holdfast.models.model import Model
 from holdfast.record.state import RunState
 from holdfast.record.versions import versions
+from holdfast.saved.calibrated import with_scores
 from holdfast.saved.description import ArrayType, Columns, Description
 from holdfast.saved.file import Arrays, by_name
 from holdfast.saved.model import CLIENTS, SERVER
@@ -39,6 +41,7 @@ class Saving:
         data: the data set it was trained on, for names and preprocessing.
         table: how the table was read, as the `[data]` of a file says it: `label`, `positive`, `columns`.
         kept: why the state is not the last one, if it is not.
+        columns: what inputs and labels are called, if there is no data set to ask.
     """
 
     simulation: Simulation
@@ -47,6 +50,7 @@ class Saving:
     data: Dataset | None = None
     table: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     kept: str = ""
+    columns: Columns | None = None
 
     @property
     def personal(self) -> bool:
@@ -64,9 +68,23 @@ class Saving:
         return self.simulation.setup.clients
 
     def server(self, not_stored: str = "") -> tuple[Arrays, Description]:
-        """The server's model."""
+        """The server's model, with what its sets and intervals rest on where the run calibrated it."""
         about = dataclasses.replace(self.description, not_stored=not_stored)
-        return by_name(self.state.params), about
+        return by_name(self.state.params), self._calibrated(about)
+
+    def _calibrated(self, about: Description) -> Description:
+        """Not of models of clients' own, nor where every client has a threshold of its own."""
+        setup = self.simulation.setup
+        asked = [e for e in setup.evaluators if isinstance(e, Conformal) and not e.name]
+        if not asked or self.personal or about.task is None:
+            return about
+        found = asked[0].shared(self.simulation.view(self.state))
+        scores = None if found is None else found.rounded_up
+        if found is None or scores is None:
+            return about
+        if found.score.of_numbers:
+            scores = scores * (unit_of(self.data) / asked[0].unit)
+        return with_scores(about, scores, found.score)
 
     def client(self, client: int | str) -> tuple[Arrays, Description]:
         """The model one client uses."""
@@ -98,30 +116,39 @@ class Saving:
         """What is true of another model that the run's is part of."""
         experiment, setup = self.simulation.experiment, self.simulation.setup
         clients = experiment.clients
-        x, y, odd = _types(examples)
-        noted = model.constructor
-        constructor = None if noted is None or odd else noted.to_dict()
-        why = odd or f"{model.name} was not made by a function of hf.models with plain values"
-        known = {n: v for n, v in versions().items() if n in _LIBRARIES}
         few = len(clients) <= _MOST_NAMES
-        return Description(
-            task=None if odd else task_of(model, params, x, y),
-            x=x,
-            y=y,
+        return described(
+            model,
+            examples,
+            params,
             method=self.method or setup.algorithm.name,
             round=self.state.round,
             seed=experiment.seed,
-            versions=known,
-            constructor=constructor,
-            code=code_digest(constructor),
-            unbuildable="" if constructor else why,
-            columns=None if self.data is None else _columns(self.data, self.table),
+            columns=self.columns if self.data is None else columns_of(self.data, self.table),
             clients=tuple(clients.name(i) for i in range(len(clients))) if few else (),
             personal=self.personal,
             server_trained=not _equal(self.state.params, setup.params),
             adapts=setup.adapt is not None,
             kept=self.kept,
         )
+
+
+def described(model: Model, examples: Tree, params: Tree, **known: Any) -> Description:
+    """What is true of a model that takes such examples, with what is known of it besides."""
+    x, y, odd = _types(examples)
+    noted = model.constructor
+    constructor = None if noted is None or odd else noted.to_dict()
+    why = odd or f"{model.name} was not made by a function of hf.models with plain values"
+    return Description(
+        task=None if odd else task_of(model, params, x, y),
+        x=x,
+        y=y,
+        versions={n: v for n, v in versions().items() if n in _LIBRARIES},
+        constructor=constructor,
+        code=code_digest(constructor),
+        unbuildable="" if constructor else why,
+        **known,
+    )
 
 
 def stacked(
@@ -135,7 +162,14 @@ def stacked(
     return arrays | by_name(server, SERVER), about
 
 
-def _columns(data: Dataset, table: Mapping[str, Any]) -> Columns:
+def unit_of(data: Dataset | None) -> float:
+    """What one unit of a model's numbers is in those of the table it was trained on."""
+    target = None if data is None or data.preprocessing is None else data.preprocessing.target
+    return 1.0 if target is None else float(target.scale)
+
+
+def columns_of(data: Dataset, table: Mapping[str, Any]) -> Columns:
+    """What inputs and labels are called, and how a table became inputs."""
     made = data.preprocessing
     if made is None:  # no table: what it is read with may have keys of the same names
         return Columns(data.feature_names, data.label_names)

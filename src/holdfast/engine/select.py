@@ -167,7 +167,8 @@ class SelectedRound:
             latest = begun if moved is None else tree.map(jnp.add, begun, moved)
             latest = of_tables.map(put, y, latest)
             new_state = new_state._replace(latest=latest)
-        heard = mine.rule.hear(delta, upload, heard_at)
+        taken = mine.mean.take((delta, upload))[0]
+        heard = mine.rule.hear(taken[0], taken[1], heard_at)
         # What the server did in the client's stead is looked at too.
         sound = jnp.logical_and(reply.finite, finite((delta, heard, new_state)))
         return Reply((delta, upload), heard, new_state, path, sound)

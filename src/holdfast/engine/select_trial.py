@@ -188,7 +188,8 @@ def _try(
         algorithm=algorithm,
         steps=steps,
         x=x,
-        server=ServerState(remembered, begun.server.wire),
+        # Small numbers, by which a mean that bounds replies bounds these.
+        server=ServerState(remembered, begun.server.wire, tree.map(_small, begun.server.aggregate)),
         client_states=tree.map(lambda a: jnp.stack([a, a]), first),
         slots=slots,
         examples=tree.map(jnp.asarray, trial.examples),
@@ -210,6 +211,10 @@ _tried = jax.jit(federated_round, compiler_options={"xla_backend_optimization_le
 
 def _ones(shape: Any) -> Any:
     return jnp.ones(shape.shape, shape.dtype)
+
+
+def _small(a: Any) -> Any:
+    return jnp.full_like(a, 0.01)
 
 
 def _zero(z: Tree) -> Tree:

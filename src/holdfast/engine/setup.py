@@ -8,6 +8,9 @@ import jax
 import numpy as np
 from jax import tree
 
+from holdfast import processes
+from holdfast.aggregates import NormBounded
+from holdfast.attacks import Attack
 from holdfast.client_states.storage import Storage
 from holdfast.cohorts import Cohort, Everyone
 from holdfast.conformal import Conformal
@@ -16,10 +19,12 @@ from holdfast.core import hyper
 from holdfast.core.algorithm import NOTHING_OWN, Algorithm
 from holdfast.core.keys import Purpose, host_key
 from holdfast.core.local import Local, steps_at
+from holdfast.core.mean import Mean
 from holdfast.core.round import Template, template
 from holdfast.core.rule import Need, parts_of
+from holdfast.core.wire import OnSite
 from holdfast.data.clients import Clients, Examples, check_finite
-from holdfast.engine import auto_mask, choose, select_trial
+from holdfast.engine import auto_mask, choose, private, select_trial
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.compiled import CompiledEngine
 from holdfast.engine.debug import DebugEngine
@@ -38,6 +43,7 @@ from holdfast.evaluate.protocol import Evaluator, declared_by
 from holdfast.metrics.metric import Directions
 from holdfast.models.model import Model
 from holdfast.origin import of_traced_value, place
+from holdfast.privacy.account import Account
 from holdfast.record.chosen_mask import ChosenMask
 from holdfast.record.identity import describe, digest
 from holdfast.record.state import RunState
@@ -71,6 +77,9 @@ class Setup:
     # known with every parameter masked.
     waiting: Algorithm | None = None
     chosen_mask: ChosenMask | None = None
+    # Clients that lie, if the experiment has an attack.
+    liars: tuple[int, ...] = ()
+    account: Account | None = None  # of privacy, where the wire keeps it
 
     @property
     def method(self) -> Algorithm:
@@ -84,6 +93,8 @@ class Setup:
         # Which mask it chooses, and so all after its first round, follows from the rest.
         if given.first_round is not None and self.waiting is None:
             opened["first round"] = describe(given.first_round)
+        if given.attack is not None:
+            opened["attack"] = f"{describe(given.attack)} by {self.liars}"
         if given.stop is not None:
             opened["early stopping"] = describe(given.stop)
         return (
@@ -163,6 +174,10 @@ def _checked(given: Experiment) -> Setup:
     storage = Storage() if given.storage is None else given.storage
     evaluators = _as_sequence(given.evaluate)
     clients, cohort = given.clients, given.cohort
+    liars: tuple[int, ...] = ()
+    if given.attack is not None:
+        liars = _liars(given, given.attack)
+        clients = given.attack.poisoned(clients, liars)
     if given.algorithm.regroup is not None:
         clients, cohort = given.algorithm.regroup(clients), Everyone()
     cohort = Everyone() if cohort is None else cohort
@@ -176,6 +191,9 @@ def _checked(given: Experiment) -> Setup:
     batches = BatchPlanner(clients, given.local, given.seed)
     fits = choose.fits_on_a_device(clients, storage)
     _check_data(given.model, batches, fits)
+    algorithm, cohort, account = private.settled(
+        given, algorithm, cohort, batches, asking is not None
+    )
     cohort.check(batches.able, len(clients))
     examples = _shown(clients, fits)
     params = _initial_params(given, examples)
@@ -214,6 +232,7 @@ def _checked(given: Experiment) -> Setup:
     hyper.check_ranges(now, above=("algorithm",))
     selection = _selection(given, algorithm, clients, params) if given.select else None
     count = 1 if clients.populations is None else len(clients.populations)
+    _check_gathering(algorithm, count, engine)
     algorithm = watched(algorithm, evaluators, count)
     now = hyper.at_round(algorithm, 0)
     begun = template(now, params, any(e.keeps_last_models for e in evaluators))
@@ -248,7 +267,42 @@ def _checked(given: Experiment) -> Setup:
         opening=opening,
         adapt=adapt,
         waiting=asking,
+        liars=liars,
+        account=account,
     )
+
+
+def _liars(given: Experiment, attack: Attack) -> tuple[int, ...]:
+    """Who lies; refused where nobody could, or where an attack cannot be put."""
+    if isinstance(given.algorithm.wire, OnSite):
+        raise HoldfastError(
+            f"{given.algorithm.name}: attack is {type(attack).__name__}, and nothing travels in this method "
+            f"that could be a lie; leave it out.",
+            about=("attack",),
+        )
+    if given.clients.populations is not None and not attack.on_replies:
+        raise HoldfastError(
+            f"simulate: {type(attack).__name__} changes labels, and joined populations have examples of "
+            f"their own kinds; use an attack on replies, such as hf.attacks.SignFlip.",
+            about=("attack",),
+        )
+    if attack.on_replies and not given.algorithm.wire.hears_each:
+        raise HoldfastError(
+            f"{given.algorithm.name}: {type(attack).__name__} changes replies, and the wire "
+            f"{type(given.algorithm.wire).__name__} sends differences to what both sides remember; use "
+            f"hf.wires.Compressed, or hf.attacks.LabelFlip.",
+            about=("attack",),
+        )
+    framework = given.model.engine is not None or (
+        given.engine is not None and not isinstance(given.engine, CompiledEngine | DebugEngine)
+    )
+    if attack.on_replies and framework:
+        raise HoldfastError(
+            f"simulate: {type(attack).__name__} changes replies within a round of hf.Engine or "
+            f"hf.DebugEngine, and this run has another engine; use hf.attacks.LabelFlip.",
+            about=("attack",),
+        )
+    return attack.liars(given.clients, int(given.seed))
 
 
 def _selection(
@@ -260,6 +314,12 @@ def _selection(
             f"hf.Wire().",
             about=("algorithm", "wire"),
         )
+    if type(algorithm.mean) not in (Mean, NormBounded):
+        raise HoldfastError(
+            f"select: {type(algorithm.mean).__name__} looks at table rows that clients are not sent; use "
+            f"hf.aggregates.NormBounded, or leave out select.",
+            about=("algorithm", "aggregate"),
+        )
     selection = Selection(given.model, clients, params)
     server = None if given.server is None else given.server.local
     tried = [
@@ -268,6 +328,29 @@ def _selection(
     ]
     selection.shares_norm = any(tried)
     return selection
+
+
+def _check_gathering(algorithm: Algorithm, populations: int, engine: Engine) -> None:
+    """Refuse a mean that keeps all replies where they are not all in one place, or of one kind."""
+    mean = algorithm.mean
+    if mean.gathers and populations > 1:
+        raise HoldfastError(
+            f"{algorithm.name}: {type(mean).__name__} compares replies, and those of {populations} "
+            f"populations count by weights of their own; use hf.aggregates.NormBounded.",
+            about=("algorithm", "aggregate"),
+        )
+    if mean.one_device and isinstance(engine, CompiledEngine) and engine.mesh.size > 1:
+        raise HoldfastError(
+            f"{algorithm.name}: {type(mean).__name__} would round by how many devices there are, and "
+            f"there are {engine.mesh.size}; give engine=hf.Engine(devices=1), or [engine] devices = 1.",
+            about=("algorithm", "aggregate"),
+        )
+    if mean.gathers and processes.count() > 1:
+        raise HoldfastError(
+            f"{algorithm.name}: {type(mean).__name__} needs all replies in one place, and this run has "
+            f"{processes.count()} processes; use one, or hf.aggregates.NormBounded.",
+            about=("algorithm", "aggregate"),
+        )
 
 
 def _counting(model: Model, algorithm: Algorithm, clients: Clients) -> Model:
@@ -436,6 +519,8 @@ def _check_types(given: Experiment) -> None:
         )
     if given.server is not None:
         expect("simulate", "server", given.server, Server, "hf.Server(data, hf.Local(0.1))")
+    if given.attack is not None:
+        expect("simulate", "attack", given.attack, Attack, "hf.attacks.SignFlip(share=0.2)")
     if given.stop is not None:
         example = 'hf.EarlyStopping("validation_accuracy", patience=10)'
         expect("simulate", "stop", given.stop, EarlyStopping, example)

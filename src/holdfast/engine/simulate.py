@@ -20,6 +20,7 @@ from holdfast.core.rule import Rule
 from holdfast.core.wire import Wire
 from holdfast.data.clients import Clients
 from holdfast.data.dataset import Dataset
+from holdfast.engine import private
 from holdfast.engine.experiment import Experiment, Settings, described
 from holdfast.engine.look import run_as_html
 from holdfast.engine.saving import Saving
@@ -30,6 +31,7 @@ from holdfast.errors import HoldfastError, expect, explain_arguments, whole_numb
 from holdfast.evaluate.protocol import EvaluationView
 from holdfast.models.model import Model
 from holdfast.origin import OwnCodeSaid
+from holdfast.privacy.account import Guarantee
 from holdfast.record.checkpoint import Checkpoint
 from holdfast.record.chosen_mask import ChosenMask
 from holdfast.record.history import History
@@ -92,6 +94,8 @@ class Run:
 
     simulation: Simulation
     state: RunState
+    # Rounds that were asked for; None where nobody said.
+    asked: int | None = None
 
     def __repr__(self) -> str:
         return f"Run({self.experiment.algorithm.name}, {self.state})"
@@ -125,7 +129,16 @@ class Run:
     def stopped(self) -> str | None:
         """Why the run ended early; None if it did not."""
         stop = self.experiment.stop
-        return None if stop is None else stop.why(self.history, self.history.directions)
+        why = None if stop is None else stop.why(self.history, self.history.directions)
+        if why is not None or (self.asked is not None and self.state.round >= self.asked):
+            return why
+        return self.simulation.spent(self.state.round)
+
+    @property
+    def privacy(self) -> Guarantee | None:
+        """What the rounds so far guarantee, in a sentence and in numbers, and the noise it took; None
+        without `hf.privacy.Gaussian`."""
+        return self.simulation.privacy(self.state.round)
 
     @property
     def chosen_mask(self) -> ChosenMask | None:
@@ -278,7 +291,7 @@ def simulate(
         on_round: called with the state after every round.
         until: called with the state after every round too; the run ends where it says True.
         settings: `cohort`, `evaluate`, `seed`, `params`, `engine`, `server`, `select`, `storage`,
-            `first_round` and `stop` of `hf.Experiment`.
+            `first_round`, `stop` and `attack` of `hf.Experiment`.
     """
     own = ("rounds", "start", "checkpoint", "progress", "on_round", "until")
     # `simulate(experiment, 10)`: the second argument is not a model then.
@@ -298,6 +311,7 @@ def simulate(
             f"simulate: on_round={on_round!r}; give a function of the state after a round.",
             about=("on_round",),
         )
+    given = private.with_rounds(given, rounds)
     with OwnCodeSaid():
         folder = None if store is None else Path(store.folder)
         simulation = Simulation(given, folder, _chosen_mask(given, start, store))
@@ -310,7 +324,8 @@ def simulate(
         bar = of_run(given.algorithm.name, rounds, progress)
         # From before saves are read until the last one is written.
         with nullcontext() if store is None else held(Path(store.folder)), bar:
-            return Run(simulation, _carried_out(simulation, start, rounds, store, seen, until))
+            state = _carried_out(simulation, start, rounds, store, seen, until)
+            return Run(simulation, state, rounds)
 
 
 def _chosen_mask(
@@ -345,6 +360,8 @@ def _carried_out(
 
     def over(state: RunState) -> bool:
         """Whether it ends here, by what it has measured: so a run that is gone on with knows it too."""
+        if simulation.spent(state.round) is not None:
+            return True
         return stop is not None and stop.why(state.history, state.history.directions) is not None
 
     stream = _advance_for_ever(simulation, state)

@@ -10,17 +10,21 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
+from holdfast.attacks.attack import RoundWithLiars
 from holdfast.client_states.states import ClientStates
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.keys import Purpose, round_key
 from holdfast.core.local import Local, steps_at
-from holdfast.core.round import RoundInputs
-from holdfast.engine import auto_mask, choose, personal, weights
+from holdfast.core.mean import Mean
+from holdfast.core.round import ClientRound, RoundInputs, RoundResult, client_round
+from holdfast.core.wire import OnSite
+from holdfast.engine import auto_mask, choose, personal, private, weights
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.compiled import CompileTime
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.flops import ClientWork
+from holdfast.engine.jumps import Jumps
 from holdfast.engine.plan import RoundPlan, RoundPlanner, draw
 from holdfast.engine.prepare import Preparer
 from holdfast.engine.protocol import RemoteEngine
@@ -33,8 +37,9 @@ from holdfast.engine.watching import carried
 from holdfast.errors import HoldfastError, RoundFailedError
 from holdfast.evaluate.evaluators import Personal
 from holdfast.evaluate.protocol import EvaluationView, Evaluator, ServerData
+from holdfast.privacy.account import Guarantee
 from holdfast.record.chosen_mask import ChosenMask
-from holdfast.record.history import History, Record, with_details
+from holdfast.record.history import DETAILS, History, Record, with_details
 from holdfast.record.ledger import Entry, Ledger, Sent
 from holdfast.record.state import RunState
 from holdfast.trees import Tree, describe_shapes, float_type, nbytes, signature
@@ -83,7 +88,10 @@ class Simulation:
             experiment.seed,
             np.dtype(float_type(setup.params)),
             choose.has_tiny_steps(setup.params, setup.batches),
-            in_place(setup.engine, setup.algorithm.rule, setup.template.client),
+            # A state that is not chosen must still be there when all replies have come.
+            not setup.algorithm.mean.chooses
+            and in_place(setup.engine, setup.algorithm.rule, setup.template.client),
+            private.weights_of(setup.algorithm.wire, setup.batches.sizes),
         )
         self._stacks = Stacks(setup.engine) if self.planner.in_place else None
         self.preparer = Preparer(setup, self.feed)
@@ -94,6 +102,8 @@ class Simulation:
             self.server = ServerPlanner(experiment.server, experiment.seed, mean_size)
         # Whose clients are elsewhere, with what they remember.
         self.remote = setup.engine if isinstance(setup.engine, RemoteEngine) else None
+        bounded = type(setup.algorithm.mean) is not Mean or isinstance(setup.algorithm.wire, OnSite)
+        self._jumps = None if bounded else Jumps()
         self.opening = None if setup.opening is None else Simulation(setup.opening)
         count = len(setup.clients)
         self.traffic = Traffic(setup.algorithm, setup.template, count, setup.selection)
@@ -139,6 +149,8 @@ class Simulation:
                 f"came from.",
                 about=("start",),
             )
+        if self.setup.account is not None:
+            private.check_start(self.setup.algorithm, start)
         start = dataclasses.replace(start, server=carried(start.server, fresh.server))
         for what in ("params", "server"):
             given, wanted = getattr(start, what), getattr(fresh, what)
@@ -168,10 +180,10 @@ class Simulation:
         here = plan.clients[plan.here]
         if self.remote is None:
             states = self.preparer.cohort(t, state.client_states, here, states)
-        selection, server = setup.selection, self.server
+        server = self.server
         return RoundInputs(
             model=setup.model,
-            algorithm=hyper.at_round(setup.algorithm, t) if now is None else now,
+            algorithm=_informed(hyper.at_round(setup.algorithm, t) if now is None else now, state),
             steps=steps_at(self.experiment.local, t, state.params),
             x=state.params,
             server=state.server,
@@ -182,8 +194,9 @@ class Simulation:
             key=round_key(self.experiment.seed, t),
             server_work=None if server is None else server.work(t, setup.params),
             server_loss=None if server is None else server.server.objective,
-            client_round=None if selection is None else selection.client_round,
+            client_round=self._client_round,
             population_weights=self._population_weights,
+            noise_key=setup.algorithm.wire.noise_key(self.experiment.seed, t),
         )
 
     def _open(self, opening: "Simulation", state: RunState) -> RunState:
@@ -198,13 +211,16 @@ class Simulation:
         """The state after one more round."""
         if self.opening is not None and state.round == 0:
             return noted(self.experiment.stop, self._open(self.opening, state))
+        spent = self.spent(state.round)
+        if spent is not None:
+            raise HoldfastError(f"round {state.round + 1}: {spent}.", about=("rounds",))
         began, t = time.perf_counter(), state.round
         plan, now = self.planner(t), hyper.at_round(self.setup.algorithm, t)
         if hyper.scheduled(self.setup.algorithm):
             hyper.check_ranges(now, f" in round {t + 1}", ("algorithm",))
         left_out: tuple[int, ...] = ()
         compiling = CompileTime()
-        if len(plan.ids):
+        if len(plan.ids) or self.planner.private:
             self.preparer.compiling = compiling
             inputs = self.inputs(state, plan, now)
             with compiling.watch():
@@ -216,7 +232,8 @@ class Simulation:
             # Waits for the round to be over.
             accepted = np.asarray(result.accepted)
             left_out = tuple(np.setdiff1d(plan.ids, plan.clients[accepted]).tolist())
-            if len(left_out) == len(plan.ids):
+            # Whether anybody came, or was left out, must not show in what is released.
+            if len(left_out) == len(plan.ids) and not self.planner.private:
                 raise RoundFailedError(
                     f"round {t + 1}: not one of {len(plan.ids)} clients returned finite numbers. Try a "
                     f"smaller learning_rate, a clip in Local, or engine=hf.DebugEngine() to see where."
@@ -224,30 +241,53 @@ class Simulation:
             kept = state.client_states.write(plan.clients, result.client_states, accepted)
             if self._stacks is not None and plan.placement.execution.in_place:
                 self._stacks.hand_back(result.client_states)
+            if self._jumps is not None:
+                self._jumps.look(t + 1, state.params, result.x)
             state = dataclasses.replace(
                 state, params=result.x, server=result.server, client_states=kept
             )
         cohort = tuple(int(i) for i in plan.ids)
         bits_down, bits_up = self.traffic.of_round(now, state, plan.ids)
         told: dict[str, int] = {}
+        less = _made_less_of(plan.clients, result) if len(plan.ids) else {}
         if self.remote is not None:
             bits_down, bits_up = self.remote.counted(plan.ids, bits_down, bits_up)
             told = self.remote.facts(plan.ids)
         entry = Entry(t + 1, cohort, bits_down, bits_up, left_out, self._sent(t + 1))
         state = dataclasses.replace(state, round=t + 1, ledger=state.ledger.record(entry))
         seconds = time.perf_counter() - began - compiling.seconds
-        record = {"round": t + 1, **self._evaluate(state)} | {
+        measured = self._evaluate(state)
+        details = {**measured.pop(DETAILS, {}), **less.pop(DETAILS, {})}
+        if details:
+            measured[DETAILS] = details
+        record = {"round": t + 1, **measured} | {
             "bytes_down": entry.bytes_down,
             "bytes_up": entry.bytes_up,
             "models": state.ledger.relative(entry),
             "clients": len(plan.ids),
-            "left_out": len(left_out),
+            "left_out": len(left_out) - less.get("unselected", 0),
             **told,
+            **less,
+            **self._accounted(t + 1),
             "seconds": seconds,
             "compile_seconds": compiling.seconds,
         }
         state = dataclasses.replace(state, history=state.history.record(record))
         return noted(self.experiment.stop, state)
+
+    def spent(self, rounds: int) -> str | None:
+        """Why there is no further round after so many, if a budget of privacy is spent."""
+        account = self.setup.account
+        return None if account is None else account.spent(rounds)
+
+    def privacy(self, rounds: int) -> Guarantee | None:
+        """What so many rounds guarantee, and the noise it took."""
+        account, wire = self.setup.account, self.setup.algorithm.wire
+        return None if account is None else private.guarantee(wire, account, rounds)
+
+    def _accounted(self, rounds: int) -> dict[str, float]:
+        account = self.setup.account
+        return {} if account is None else {"epsilon": account.at_most(rounds)}
 
     def _sent(self, round: int) -> tuple[Sent, ...]:
         """What travels for what is measured after this round; nothing where all data is in one place."""
@@ -286,6 +326,15 @@ class Simulation:
         return personal.deploys_server_model(
             now, setup.params, first.server.rule, first.client.rule
         )
+
+    @functools.cached_property
+    def _client_round(self) -> ClientRound | None:
+        """What a client runs, if it is not `client_round`."""
+        selection, attack = self.setup.selection, self.experiment.attack
+        found = None if selection is None else selection.client_round
+        if attack is None or not attack.on_replies:
+            return found
+        return RoundWithLiars(attack, self.setup.liars, found or client_round)
 
     @functools.cached_property
     def _population_weights(self) -> np.ndarray | None:
@@ -387,6 +436,25 @@ class Simulation:
                 )
             measured |= found
         return with_details(measured)
+
+
+def _made_less_of(clients: np.ndarray, result: RoundResult) -> Record:
+    """How many replies the server bounded or did not select, and whose; nothing where it does neither."""
+    found: Record = {}
+    for name, whose in (
+        ("bounded", result.seen.bounded),
+        ("unselected", result.seen.unselected),
+    ):
+        if not isinstance(whose, tuple):
+            some = np.sort(clients[np.asarray(whose) & (clients >= 0)])
+            found |= {name: len(some), f"{name}_clients": some}
+    return with_details(found)
+
+
+def _informed(now: Algorithm, state: RunState) -> Algorithm:
+    """The algorithm of a round, with what its wire takes from the server's state."""
+    wire = now.wire.informed(state.server.wire)
+    return now if wire is now.wire else dataclasses.replace(now, wire=wire)
 
 
 def chosen_mask(experiment: Experiment, order: Sequence[str] | None = None) -> ChosenMask:

@@ -38,7 +38,10 @@ class Stacks:
     def __init__(self, engine: Engine) -> None:
         assert isinstance(engine, CompiledEngine)
         self._split: NamedSharding = engine.split
-        self._devices = list(engine.mesh.devices.flat)
+        # Of one device nothing is said: arrays that are bound to it would be other inputs than the model
+        # before the first round, and the round's program be compiled again for the second.
+        several = engine.mesh.size > 1
+        self._devices = list(engine.mesh.devices.flat) if several else [None]
         # For every device, its part of every leaf.
         self._spare: list[list[jax.Array]] | None = None
 
@@ -59,6 +62,8 @@ class Stacks:
             for k in np.flatnonzero(here >= 0).tolist():
                 row = jax.device_put(tree.leaves(states.look(int(here[k]))), device)
                 stacks[d] = _put(stacks[d], row, k)
+        if len(self._devices) == 1:
+            return tree.unflatten(structure, stacks[0])
         whole = [
             jax.make_array_from_single_device_arrays(shape, self._split, list(parts))
             for shape, parts in zip(shapes, zip(*stacks, strict=True), strict=True)
@@ -67,6 +72,9 @@ class Stacks:
 
     def hand_back(self, used: Tree) -> None:
         """The states after a round, once they are stored."""
+        if len(self._devices) == 1:
+            self._spare = [tree.leaves(used)]
+            return
         parts = [{s.device: s.data for s in a.addressable_shards} for a in tree.leaves(used)]
         self._spare = [[found[device] for found in parts] for device in self._devices]
 

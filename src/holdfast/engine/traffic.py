@@ -27,6 +27,14 @@ class Traffic:
 
         `now` is the algorithm with the numbers of the round after this state.
         """
+        down, up = self._of_message(now, state, ids)
+        # What is said of how replies become one goes to everybody that something is sent to.
+        also = 8 * nbytes(self.template.said)
+        if isinstance(down, int):
+            return down + also, up
+        return tuple(bits and bits + also for bits in down), up
+
+    def _of_message(self, now: Algorithm, state: RunState, ids: np.ndarray) -> tuple[Bits, Bits]:
         quiet = now.rule.traits.quiet(self.clients)
         wire, differ = now.wire, self.selection is not None
         if not (differ or quiet.any() or wire.replicates or hyper.varies(wire)):

@@ -38,6 +38,12 @@ def watched(algorithm: Algorithm, evaluators: Sequence[Evaluator], populations: 
                 f"hf.wires.Compressed or ErrorFeedback, or leave out the evaluator.",
                 about=("evaluate",),
             )
+        if "hear" in rule.defines and algorithm.mean.gathers and not algorithm.mean.chooses:
+            raise HoldfastError(
+                f"{algorithm.name}: {name} adds up what it hears of every client, and "
+                f"{type(algorithm.mean).__name__} does not; use another mean, or leave out the evaluator.",
+                about=("evaluate",),
+            )
         rules.append(rule)
     if not rules:
         return algorithm

@@ -27,12 +27,19 @@ class Weights(NamedTuple):
 
 
 def of_cohort(
-    weighting: Weighting, planner: BatchPlanner, ids: np.ndarray, dtype: Any = float
+    weighting: Weighting,
+    planner: BatchPlanner,
+    ids: np.ndarray,
+    dtype: Any = float,
+    fixed: np.ndarray | None = None,
 ) -> Weights:
-    """For these clients, in this order.
+    """For these clients, in this order. `fixed` has those of all clients where others' data has no say.
 
     Several populations are weighed against each other here and nowhere else.
     """
+    if fixed is not None:
+        delta = fixed[ids].astype(dtype)
+        return Weights(delta, delta, None)
     everyone = of_clients(weighting, planner)
     own, populations = everyone[ids], planner.clients.populations
     if populations is None:

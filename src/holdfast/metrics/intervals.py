@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy import special
 
 LEVEL = 0.95
 # With fewer clients they are taken as they are, not as a sample of all there might be: a variance
@@ -44,6 +43,14 @@ class Variance:
     freedom: float
 
 
+def students(level: float, freedom: float) -> float:
+    """The quantile of Student's distribution."""
+    # Imported here, as below: a run that measures no interval need not wait for it.
+    from scipy import special
+
+    return float(special.stdtrit(freedom, level))
+
+
 def interval(estimate: float, parts: Sequence[Variance], level: float = LEVEL) -> Interval:
     r"""Student's interval from variances that add up, with Satterthwaite's degrees of freedom.
 
@@ -65,7 +72,7 @@ def interval(estimate: float, parts: Sequence[Variance], level: float = LEVEL) -
     if not known:
         return Interval(estimate, estimate, estimate, level)
     freedom = total**2 / sum(part.value**2 / part.freedom for part in known)
-    half = float(special.stdtrit(freedom, (1 + level) / 2)) * math.sqrt(total)
+    half = students((1 + level) / 2, freedom) * math.sqrt(total)
     return Interval(estimate, estimate - half, estimate + half, level)
 
 
@@ -211,6 +218,8 @@ def wilson(share: float, count: int, level: float = LEVEL) -> Interval:
 
     Reference: Wilson, "Probable inference, the law of succession, and statistical inference", 1927.
     """
+    from scipy import special
+
     z = float(special.ndtri((1 + level) / 2))
     middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
     half = z * math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2)) / (1 + z**2 / count)

@@ -121,10 +121,11 @@ class Winograd:
 
 def _both_ways(places: jax.Array, matrix: np.ndarray) -> jax.Array:
     """The matrix times the first two axes."""
-    rows = [_combined(list(places), factors) for factors in matrix]
-    return jnp.stack(
-        [jnp.stack([_combined(list(row), factors) for factors in matrix]) for row in rows]
-    )
+    # As one product: sums that are written out take seconds to compile, and longer for many channels.
+    both = jnp.asarray(np.kron(matrix, matrix), places.dtype)
+    flat = places.reshape(matrix.shape[1] ** 2, -1)
+    found = lax.dot(both, flat, precision=lax.Precision.HIGHEST)
+    return found.reshape(len(matrix), len(matrix), *places.shape[2:])
 
 
 def _cut(x: jax.Array, matrix: np.ndarray) -> jax.Array:

@@ -27,9 +27,12 @@ BOOKKEEPING = frozenset(
         "models",
         "clients",
         "left_out",
+        "bounded",
+        "unselected",
         "stragglers",
         "refused",
         "stray",
+        "epsilon",
         "mflop",
         "mflop_per_client",
         "seconds",
@@ -38,6 +41,8 @@ BOOKKEEPING = frozenset(
 )
 # Under this name a record has what is more than one number, by names of its own: it is no column.
 DETAILS = "details"
+# What names in there begin with that are of each site of a deployment.
+SITES = "site "
 # Beyond it a sum of floats might overflow.
 _LARGEST = 1e300
 

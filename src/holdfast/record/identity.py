@@ -23,6 +23,10 @@ def describe(thing: Any) -> str:
         return f"{thing.__module__}.{thing.__qualname__}#{_code_digest(thing)}"
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         named = {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing) if f.repr}
+        # Fields that are newer than some saves are in the text only where they say something.
+        for f in dataclasses.fields(thing):
+            if f.metadata.get("named_if_given") and named.get(f.name) is None:
+                named.pop(f.name, None)
         inside = ", ".join(f"{name}={describe(value)}" for name, value in named.items())
         return f"{type(thing).__name__}({inside})"
     if isinstance(thing, Mapping):

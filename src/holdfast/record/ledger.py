@@ -42,7 +42,7 @@ class Entry:
     clients: tuple[int, ...]
     bits_down: int | tuple[int, ...]
     bits_up: int | tuple[int, ...]
-    # Of these clients, those whose reply was not finite and did not count.
+    # Of these clients, those whose reply did not count: it was not finite, or was not selected.
     left_out: tuple[int, ...] = ()
     # What travelled besides, for what was measured after the round.
     beside: tuple[Sent, ...] = ()

@@ -155,7 +155,7 @@ def of_run(name: str, rounds: int, wanted: bool | None = None) -> Progress:
     if not _shown(wanted):
         return Progress(rounds)
     bar = _bar(f"{name:12}", rounds, "measured", wanted)
-    return Progress(rounds, metrics=("loss", "accuracy"), all_runs=bar, live=bar)
+    return Progress(rounds, metrics=("loss", "accuracy", "epsilon"), all_runs=bar, live=bar)
 
 
 def of_sweep(name: str, runs: int, rounds: int, wanted: bool | None = None) -> Progress:
@@ -178,9 +178,9 @@ def of_stages(name: str, wanted: bool | None = None) -> Iterator[Callable[[str, 
         yield lambda stage, done, of: _update(bar, label=stage, completed=done, total=max(of, 1))
 
 
-def of_command(console: "Console", runs: int, rounds: int, metric: str) -> Progress:
+def of_command(console: "Console", runs: int, rounds: int, *metrics: str) -> Progress:
     """A line for every run; in a terminal, until all are over, bars below: one for each run at hand
-    with rate, metric and bytes, one for all runs with the time left.
+    with rate, metrics and bytes, one for all runs with the time left.
     """
     if not console.is_terminal:
         return Progress(rounds, runs, console=console)
@@ -208,7 +208,7 @@ def of_command(console: "Console", runs: int, rounds: int, metric: str) -> Progr
     return Progress(
         rounds,
         runs,
-        (metric,),
+        metrics,
         rates=True,
         all_runs=all_runs,
         run=run,

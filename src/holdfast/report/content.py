@@ -13,7 +13,16 @@ from holdfast.metrics.figures import (
     saving,
     times_fewer,
 )
-from holdfast.report import confidence, curves, drift, evidence, fairness, palette, summary
+from holdfast.report import (
+    confidence,
+    curves,
+    drift,
+    evidence,
+    fairness,
+    palette,
+    privacy,
+    summary,
+)
 from holdfast.report.appearance import PLAIN, Appearance
 from holdfast.report.setting import setting
 from holdfast.report.splits import Split, splits
@@ -21,6 +30,7 @@ from holdfast.report.standings import Standing, contestants, standings
 from holdfast.report.sweeps import Key, sweeps
 from holdfast.runs.compare import notes
 from holdfast.runs.flags import flags
+from holdfast.runs.offenders import offenders
 from holdfast.runs.results import MethodResult, Results
 
 Cell = dict[str, Any]  # what it says and what it is sorted by
@@ -38,14 +48,20 @@ def content(results: Results, appearance: Appearance = PLAIN) -> dict[str, Any]:
     return {
         "title": title(results),
         "verdict": evidence.conclusion(results),
-        "flags": [flag.text for flag in flags(results)],
+        "flags": [flag.text for flag in (*flags(results), *offenders(results))],
         "summary": summary.paragraph(results, stands, appearance),
         "highlights": [
             vars(h)
             for h in summary.highlights(results, stands, appearance, _ties(compared, stands))
         ],
         "settings": [
-            {"folder": str(f.path), "facts": [vars(fact) for fact in setting(f, appearance)]}
+            {
+                "folder": str(f.path),
+                "facts": [
+                    *(vars(fact) for fact in setting(f, appearance)),
+                    *(vars(fact) for fact in privacy.guarantees(results, f, appearance)),
+                ],
+            }
             for f in results.folders
         ],
         "names": {n: appearance.metric(n) for n in dict.fromkeys((*names, *client_names))},

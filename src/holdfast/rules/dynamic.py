@@ -43,6 +43,7 @@ class Dynamic(Rule):
     """
 
     needs = frozenset({Need.HONEST_DELTA})
+    hears_as_sent = True
     ranges = MappingProxyType({"alpha": Range(0)})
     alpha: Hyper
 

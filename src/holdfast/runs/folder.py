@@ -20,6 +20,7 @@ methods/fedavg/seed-0/  (with several splits of the data methods/fedavg/split-0/
     mask.json           with mask = "auto": layers and their drift in the first round, and which are masked
     clients.json        every client's own result at the end
     confidence.json     with [conformal]: coverage and size of sets by client, by class and over kappa
+    privacy.json        with [privacy]: the guarantee, and the noise it took
     params.safetensors  the server's model, by the names of its parameters, and all that hf.load needs
     personal.safetensors
                         every client's own model by its name, where clients use others than the server's
@@ -72,6 +73,7 @@ _LATER = (
     "mask.json",
     "details.jsonl",
     "confidence.json",
+    "privacy.json",
 )
 _TIMING = ("timing.jsonl",)
 _BEGINNING = ("experiment.toml", "split.json", "methods.json")
@@ -184,6 +186,7 @@ class SeedFolder:
         chosen: dict[str, Any] | None = None,
         mask: ChosenMask | None = None,
         confidence: list[dict[str, Any]] | None = None,
+        privacy: dict[str, Any] | None = None,
     ) -> None:
         """The results, models as they are saved; their checksums last.
 
@@ -204,6 +207,8 @@ class SeedFolder:
             write_whole(self.path / "mask.json", mask.to_json())
         if confidence is not None:
             write_whole(self.path / "confidence.json", json.dumps({"measured": confidence}))
+        if privacy is not None:
+            write_whole(self.path / "privacy.json", json.dumps(privacy))
         if start is not None:
             write_whole(self.path / "start.json", json.dumps(start, default=_plain))
         if predicted is not None:
@@ -287,6 +292,12 @@ class SeedFolder:
         path = self.path / "confidence.json"
         found = read_json(path, self._remedy) if self.ended and path.exists() else {}
         return list(found.get("measured", ()))
+
+    def privacy(self) -> dict[str, Any]:
+        """The guarantee of a run that has ended, and the noise it took; empty without `[privacy]`."""
+        self._refuse_damaged("privacy.json")
+        path = self.path / "privacy.json"
+        return dict(read_json(path, self._remedy)) if self.ended and path.exists() else {}
 
     def params(self) -> dict[str, np.ndarray]:
         """The final model by the names of its parameters."""

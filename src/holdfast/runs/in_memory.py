@@ -13,9 +13,11 @@ import tomlkit
 from holdfast.core.wire import Wire
 from holdfast.data.clients import Clients, count
 from holdfast.data.held_out import matched_test
+from holdfast.deploy.federate import Elsewhere
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.objective import adapts_by, averages_over
 from holdfast.engine.role import role
+from holdfast.engine.saving import Saving
 from holdfast.engine.simulate import Run
 from holdfast.errors import HoldfastError, brief
 from holdfast.evaluate.evaluators import Personal, ServerModel
@@ -185,7 +187,12 @@ def _files_of(run: Run) -> Path:
         folder = Path(tempfile.mkdtemp(prefix="holdfast-"))
         finalize(run, shutil.rmtree, folder, ignore_errors=True)
         files = SeedFolder(folder / "files")
-        write_results(run, files, run.experiment.clients, *_tests(run.experiment))
+        clients = run.experiment.clients
+        saving = None
+        if isinstance(clients, Elsewhere):
+            kept = run.kept, clients.columns
+            saving = Saving(run.simulation, run.deployed, None, None, {}, *kept)
+        write_results(run, files, clients, *_tests(run.experiment), saving)
         _written[run] = files.path
     return _written[run]
 

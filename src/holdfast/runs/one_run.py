@@ -27,6 +27,7 @@ from holdfast.jobs.worker import one_run
 from holdfast.metrics import Metric
 from holdfast.record.checkpoint import Checkpoint
 from holdfast.record.files import write_whole
+from holdfast.record.history import DETAILS, SITES
 from holdfast.record.lock import held_beside
 from holdfast.record.state import RunState
 from holdfast.runs.folder import RunFolder, SeedFolder
@@ -267,12 +268,15 @@ def write_results(
     """
     files.begin(run.state)
     measured, predictions = (
-        ({}, None) if tests is None else _at_clients(run, clients, tests, metrics)
+        (_at_sites(run, clients), None)
+        if tests is None
+        else _at_clients(run, clients, tests, metrics)
     )
     server, personal = as_files(saving or Saving(run.simulation, run.deployed, kept=run.kept), told)
     start, chosen = run.simulation.measure_start(), _chosen(run)
     mask, confidence = run.chosen_mask, _confidence(run)
-    files.finish(server, measured, predictions, start, personal, chosen, mask, confidence)
+    private = None if run.privacy is None else dataclasses.asdict(run.privacy)
+    files.finish(server, measured, predictions, start, personal, chosen, mask, confidence, private)
 
 
 def _confidence(run: Run) -> list[dict[str, Any]] | None:
@@ -316,6 +320,23 @@ def _at_clients(
         **{name: [values[name] for values in found.values()] for name in names},
     }
     return measured, predicting.done() if found else None
+
+
+def _at_sites(run: Run, clients: Clients) -> dict[str, Any]:
+    """What sites of a deployment measured last, each on its own test examples; empty of other runs."""
+    details = [record.get(DETAILS, {}) for record in run.deployed.history.records]
+    found = next((d for d in reversed(details) if f"{SITES}client" in d), None)
+    if found is None:
+        return {}
+    ids = found[f"{SITES}client"]
+    about = ("client", "tested")
+    names = [n.removeprefix(SITES) for n in found if n.startswith(SITES)]
+    return {
+        "client": ids,
+        "name": [clients.name(i) for i in ids],
+        "examples": [int(clients.sizes[i]) for i in ids],
+        **{name: found[f"{SITES}{name}"] for name in names if name not in about},
+    }
 
 
 def _last(run: Run, metric: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.core.rule import State
 from holdfast.core.wire import Wire
+from holdfast.trees import Tree
 
 
 class WireWrapper(Wire):
@@ -17,6 +18,11 @@ class WireWrapper(Wire):
     def inside(self, state: State) -> tuple[tuple[Wire, State], ...]:
         """The inner wire; a subclass that remembers something itself leaves it out here."""
         return ((self.inner, state),)
+
+    def informed(self, state: Tree) -> Wire:
+        """The same around the inner wire with its part of the state."""
+        ((inner, own),) = self.inside(State(server=state))
+        return dataclasses.replace(self, inner=inner.informed(own.server))
 
     def beginning(self, t: int) -> Wire:
         """The same around the inner wire of such a run."""

@@ -29,7 +29,7 @@ from holdfast.data.tables.labels import (
     read_label,
     target_of,
 )
-from holdfast.data.tables.rows import WHO, complete, names_of, times_of, with_tests
+from holdfast.data.tables.rows import WHO, complete, names_of, owners_of, times_of, with_tests
 from holdfast.data.tables.table import Value, inputs_of, missing_values
 from holdfast.errors import HoldfastError
 
@@ -41,6 +41,8 @@ class TableSettings:
     """What a table at every site is, and what is to become of it: as of `hf.data.table`."""
 
     label: str
+    # Columns that say whose a row is: no inputs, and a site need not have them.
+    client: Sequence[str] = ()
     features: Sequence[str] | None = None
     test_share: float | None = None
     seed: int = 0
@@ -157,7 +159,7 @@ class Fitted:
 
 
 class TableApart:
-    """The rows of one site.
+    """The rows of one site; or of all sites in one place.
 
     Args:
         path: files with its rows, or a table in memory.
@@ -165,6 +167,7 @@ class TableApart:
         test_path: rows to test on, in files of their own.
         columns: names of the columns, for files without a first line of them.
         separator: what stands between the cells of a text file.
+        of_all: whether these are the rows of all sites: by columns, or a file for each.
     """
 
     def __init__(
@@ -174,14 +177,15 @@ class TableApart:
         test_path: Any = None,
         columns: Sequence[str] | None = None,
         separator: str | None = None,
+        of_all: bool = False,
     ) -> None:
         self.given = given
         raw = read_table(path, WHO, columns, separator, "path")
         said = {"split": given.split, "group": given.group, "time": given.time}
         special: dict[str, Any] = {"label": given.label} | said
-        self.inputs = inputs_of(
-            raw, special, given.features, names_of(given.ignore), given.settings.categorical
-        )
+        whose = [name for name in names_of(given.client) if name in raw.columns]
+        ignored = (*names_of(given.ignore), *whose)
+        self.inputs = inputs_of(raw, special, given.features, ignored, given.settings.categorical)
         told: np.ndarray | None = None
         if test_path is not None:
             tests = read_table(test_path, WHO, columns, separator, "test_path")
@@ -193,9 +197,10 @@ class TableApart:
         if given.split is not None:
             told = told_parts(self.raw.columns[given.split].tolist(), given.split, WHO)
         group, time = given.group, given.time
+        owners = owners_of(self.raw, names_of(given.client) or None) if of_all else None
         self.part = design.parts(
             WHO,
-            None,
+            owners,
             len(self.raw),
             None if group is None else texts(self.raw.columns[group], frozenset()).astype(str),
             None if time is None else times_of(self.raw, time),
@@ -228,6 +233,10 @@ class TableApart:
                 about=("label",),
             )
         return found
+
+    def rows_of(self, part: int, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Columns as they came, of some of the rows that are trained on, or tested on."""
+        return self.raw.rows(np.flatnonzero(self.part == part)[rows]).columns
 
     def _trained(self) -> dict[str, np.ndarray]:
         rows = self.part == TRAIN
