@@ -30,6 +30,8 @@ def work(folder: Path, names: Sequence[str]) -> None:
     from tests.problems import tiny_clients
 
     clients, local = tiny_clients(), hf.Local(0.1, epochs=2, batch_size=4)
+    own = hf.Clients.from_datasets([clients[(i + 1) % len(clients)] for i in range(len(clients))])
+    calibration, tests = hf.conformal.divide(own, share=0.5)
     server = hf.Server(clients[0], hf.Local(0.1, steps=2))
     for name in names:
         algorithm = ALGORITHMS[name]
@@ -37,8 +39,20 @@ def work(folder: Path, names: Sequence[str]) -> None:
         # What the server hears of a mean over everybody alone does not go with a part of them.
         cohort = None if name == "damped scaffold through diana" else hf.cohorts.fixed(3)
 
+        # By the models that clients would use, whose states may be with the other process.
+        sets = hf.conformal.evaluate(calibration, tests, kappa=0.3, by="clients", bins=50, every=2)
+        watching = [hf.evaluate.on(clients[1], every=2), sets]
+        if algorithm.wire.hears_each:
+            watching.append(hf.diagnose.drift())
+
         def run(
-            rounds, checkpoint=None, memory=None, algorithm=algorithm, needs=needs, cohort=cohort
+            rounds,
+            checkpoint=None,
+            memory=None,
+            algorithm=algorithm,
+            needs=needs,
+            cohort=cohort,
+            watching=watching,
         ):
             return hf.simulate(
                 algorithm,
@@ -48,7 +62,7 @@ def work(folder: Path, names: Sequence[str]) -> None:
                 rounds,
                 cohort=cohort,
                 server=server if needs else None,
-                evaluate=[hf.evaluate.on(clients[1], every=2)],
+                evaluate=watching,
                 storage=hf.Storage(memory=memory),
                 checkpoint=checkpoint,
                 seed=1,
@@ -64,7 +78,9 @@ def work(folder: Path, names: Sequence[str]) -> None:
         bits = {}
         for way, one in found.items():
             leaves = [np.asarray(a) for a in jax.tree.leaves(_everything(one.state))]
-            leaves += [one.history["loss"], np.array(one.ledger.total)]
+            measured = ("loss", "coverage", "set_size", "drift_diversity")
+            leaves += [one.history[name] for name in measured if name in one.history.columns]
+            leaves.append(np.array(one.ledger.total))
             bits |= {f"{way} {i}": leaf for i, leaf in enumerate(leaves)}
         if processes.is_first():
             np.savez(place / "found.npz", **bits)
