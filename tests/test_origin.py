@@ -138,7 +138,7 @@ def test_everything_is_shown_where_it_is_asked_for():
             run(Looking())
     finally:
         jax.config.update("jax_traceback_filtering", before)
-    assert "round.py" in files(caught.value)
+    assert "template.py" in files(caught.value)
 
 
 def test_a_callback_may_end_a_run_by_an_error_of_its_own():

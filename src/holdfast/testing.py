@@ -20,28 +20,30 @@ from jax import tree
 from holdfast import cohorts
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
+from holdfast.core.client import client_round
 from holdfast.core.gathered import revert
 from holdfast.core.hyper import PerClient
 from holdfast.core.keys import Purpose, client_key, host_generator, round_key
 from holdfast.core.local import Local
-from holdfast.core.round import (
+from holdfast.core.round import federated_round
+from holdfast.core.round_types import (
     ClientState,
     Reply,
     RoundInputs,
     RoundResult,
     Shared,
     Slot,
+    in_type,
+)
+from holdfast.core.rule import Need, addressed
+from holdfast.core.server import (
     accept,
     announced,
-    client_round,
     close_round,
-    federated_round,
     gathered_sums,
-    in_type,
     open_round,
     server_view,
 )
-from holdfast.core.rule import Need, addressed
 from holdfast.core.wire import OnSite
 from holdfast.data.clients import Clients, Examples
 from holdfast.data.partition import by

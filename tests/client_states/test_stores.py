@@ -23,7 +23,7 @@ from holdfast.client_states.device import DeviceStore
 from holdfast.client_states.disk import DiskStore
 from holdfast.client_states.memory import MemoryStore
 from holdfast.client_states.states import ClientStates
-from holdfast.core.round import ClientState
+from holdfast.core.round_types import ClientState
 from holdfast.engine import stacks
 from tests.problems import same_bits, tiny_clients
 

@@ -7,16 +7,9 @@ import pytest
 import holdfast as hf
 import holdfast.torch
 from holdfast.core import hyper
-from holdfast.core.round import (
-    Preparation,
-    Shared,
-    accept,
-    client_round,
-    close_round,
-    open_round,
-    prepare_cohort,
-    server_view,
-)
+from holdfast.core.client import Preparation, client_round, prepare_cohort
+from holdfast.core.round_types import Shared
+from holdfast.core.server import accept, close_round, open_round, server_view
 from holdfast.engine.simulation import Simulation
 from tests.problems import largest_difference
 from tests.torch.networks import (

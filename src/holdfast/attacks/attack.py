@@ -9,8 +9,9 @@ import numpy as np
 from jax import lax
 
 from holdfast.core.algorithm import Algorithm
+from holdfast.core.client import client_round
 from holdfast.core.keys import Purpose, client_key, host_generator
-from holdfast.core.round import ClientRound, ClientState, Reply, Shared, Slot, client_round
+from holdfast.core.round_types import ClientRound, ClientState, Reply, Shared, Slot
 from holdfast.core.rule import ClientView
 from holdfast.core.wire import Wire
 from holdfast.data.clients import Clients

@@ -11,7 +11,7 @@ from holdfast.client_states.memory import Kept, MemoryStore
 from holdfast.client_states.shared import SharedStore
 from holdfast.client_states.storage import Storage
 from holdfast.client_states.store import Store
-from holdfast.core.round import ClientState
+from holdfast.core.round_types import ClientState
 
 _COPIED_TOGETHER = 1 << 26  # bytes of states on their way from one store to another
 

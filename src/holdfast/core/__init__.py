@@ -9,7 +9,10 @@ Read in this order:
     wire        what happens to messages on their way
     algorithm   a rule, a wire and a weighting
     local       the one local loop
-    round       the one round
+    client      a client's half of the one round
+    server      the server's half
+    round       the one round, of both
+    template    what a run starts from, and shapes of what travels
     keys        where random numbers come from
     debug       where in a round an exception happened
 """

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from holdfast.core.algorithm import Algorithm
-from holdfast.core.round import ClientState, ServerState
+from holdfast.core.round_types import ClientState, ServerState
 from holdfast.core.rule import Rule, State
 from holdfast.core.wire import Wire
 from holdfast.errors import HoldfastError

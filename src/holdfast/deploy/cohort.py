@@ -11,22 +11,13 @@ from jax import tree
 from jax.sharding import Mesh
 
 from holdfast.core.algorithm import Algorithm
+from holdfast.core.client import Preparation
 from holdfast.core.local import Steps
-from holdfast.core.round import (
-    ClientState,
-    Opened,
-    Preparation,
-    Reply,
-    RoundInputs,
-    RoundResult,
-    Shared,
-    Slot,
-    announced,
-    finished_round,
-    opened_round,
-    reply_shapes,
-)
+from holdfast.core.round import finished_round, opened_round
+from holdfast.core.round_types import ClientState, Reply, RoundInputs, RoundResult, Shared, Slot
 from holdfast.core.rule import ClientView, addressed
+from holdfast.core.server import Opened, announced
+from holdfast.core.template import reply_shapes
 from holdfast.core.wire import Wire
 from holdfast.deploy import frame, messages
 from holdfast.deploy.collect import Collected, Collector, Patience

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import jax
 
-from holdfast.core.round import ClientState
+from holdfast.core.round_types import ClientState
 from holdfast.data.clients import check_finite, count
 from holdfast.deploy import frame, messages
 from holdfast.deploy.frame import BadMessageError

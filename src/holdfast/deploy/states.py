@@ -14,7 +14,7 @@ from pathlib import Path
 import safetensors
 from jax import tree
 
-from holdfast.core.round import ClientState
+from holdfast.core.round_types import ClientState
 from holdfast.deploy.messages import FIRST, Version
 from holdfast.errors import HoldfastError
 from holdfast.record.checkpoint import from_bytes, to_bytes

@@ -10,19 +10,11 @@ import numpy as np
 from jax import tree
 
 from holdfast.core import hyper
+from holdfast.core.client import Preparation, client_round, prepare_cohort
 from holdfast.core.keys import Purpose, host_key, round_key
-from holdfast.core.round import (
-    ClientState,
-    Preparation,
-    Reply,
-    Shared,
-    Slot,
-    Template,
-    announced,
-    client_round,
-    in_type,
-    prepare_cohort,
-)
+from holdfast.core.round_types import ClientState, Reply, Shared, Slot, in_type
+from holdfast.core.server import announced
+from holdfast.core.template import Template
 from holdfast.core.wire import Wire
 from holdfast.data.clients import Clients, count
 from holdfast.deploy import messages

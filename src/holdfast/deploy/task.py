@@ -13,7 +13,7 @@ from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.hyper import PerClient
 from holdfast.core.local import Local
-from holdfast.core.round import Template, template
+from holdfast.core.template import Template, template
 from holdfast.core.wire import OnSite
 from holdfast.engine.experiment import Experiment
 from holdfast.errors import HoldfastError

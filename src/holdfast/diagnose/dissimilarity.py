@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from holdfast.core.client import local_objective
 from holdfast.core.keys import Purpose, client_key
-from holdfast.core.round import HasLoss, Slot, local_objective
+from holdfast.core.round_types import HasLoss, Slot
 from holdfast.errors import HoldfastError, explain_arguments
 from holdfast.evaluate.protocol import EvaluationView
 from holdfast.models.foreign import uncompiled

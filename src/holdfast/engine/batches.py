@@ -9,7 +9,7 @@ import numpy as np
 
 from holdfast.core.keys import HostStreams, Purpose
 from holdfast.core.local import Local
-from holdfast.core.round import Slot
+from holdfast.core.round_types import Slot
 from holdfast.data.clients import Clients
 
 

@@ -16,21 +16,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from holdfast import processes
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
+from holdfast.core.client import Preparation, prepare_cohort
 from holdfast.core.mean import Judged
-from holdfast.core.round import (
-    Aggregate,
-    ClientState,
-    Exchange,
-    Preparation,
-    Reply,
-    RoundInputs,
-    RoundResult,
-    Shared,
-    Slot,
-    VisitCohort,
-    federated_round,
-    prepare_cohort,
-)
+from holdfast.core.round import Exchange, VisitCohort, federated_round
+from holdfast.core.round_types import ClientState, Reply, RoundInputs, RoundResult, Shared, Slot
+from holdfast.core.server import Aggregate
 from holdfast.engine.heap import give_back_after_compiling
 from holdfast.engine.layout import LEAVES, Execution, SlotLayout
 from holdfast.engine.protocol import Placement

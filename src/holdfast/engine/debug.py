@@ -4,14 +4,10 @@ import dataclasses
 
 import jax
 
+from holdfast.core.client import Preparation, prepare_cohort
 from holdfast.core.debug import debugging
-from holdfast.core.round import (
-    Preparation,
-    RoundInputs,
-    RoundResult,
-    federated_round,
-    prepare_cohort,
-)
+from holdfast.core.round import federated_round
+from holdfast.core.round_types import RoundInputs, RoundResult
 from holdfast.engine.layout import SlotLayout
 from holdfast.engine.protocol import Placement
 from holdfast.trees import Tree

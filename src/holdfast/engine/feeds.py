@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax import tree
 
-from holdfast.core.round import Slot
+from holdfast.core.round_types import Slot
 from holdfast.data.clients import Clients, check_finite
 from holdfast.data.read_only import aligned, closed, copied, usable
 from holdfast.engine.batches import BatchPlanner

@@ -11,7 +11,8 @@ import numpy as np
 from jax import tree
 
 from holdfast.core import hyper
-from holdfast.core.round import ClientState, Reply, Shared, Slot, client_round
+from holdfast.core.client import client_round
+from holdfast.core.round_types import ClientState, Reply, Shared, Slot
 from holdfast.data.grouped import Grouped, OfPopulation
 from holdfast.engine.select import SmallTables
 from holdfast.engine.setup import Setup

@@ -9,17 +9,12 @@ from jax import tree
 
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
+from holdfast.core.client import client_round, of_own_population
 from holdfast.core.keys import Purpose, host_key
 from holdfast.core.local import Steps, StepsPerPopulation
-from holdfast.core.round import (
-    ClientState,
-    Shared,
-    Slot,
-    client_round,
-    of_own_population,
-    pretended_server,
-)
+from holdfast.core.round_types import ClientState, Shared, Slot
 from holdfast.core.rule import ClientView, addressed
+from holdfast.core.template import pretended_server
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.feeds import Feed
 from holdfast.models.foreign import uncompiled

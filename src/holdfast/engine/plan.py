@@ -8,7 +8,7 @@ import numpy as np
 from holdfast.cohorts import Cohort
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.keys import Purpose, host_generator
-from holdfast.core.round import Slot
+from holdfast.core.round_types import Slot
 from holdfast.engine import weights
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.feeds import Feed

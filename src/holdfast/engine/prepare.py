@@ -9,8 +9,9 @@ from jax import tree
 
 from holdfast.client_states.states import ClientStates
 from holdfast.core import hyper
+from holdfast.core.client import Preparation
 from holdfast.core.keys import Purpose, host_key
-from holdfast.core.round import ClientState, Preparation
+from holdfast.core.round_types import ClientState
 from holdfast.engine.compiled import CompileTime
 from holdfast.engine.feeds import Feed
 from holdfast.engine.setup import Setup

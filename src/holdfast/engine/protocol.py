@@ -1,15 +1,16 @@
 """What an engine does: it runs rounds. The compiled and the debug engine are two of them.
 
-To write another, read this page and `core/round.py`. The host plans a round (who takes part, in which
-slot, with which examples) and hands an engine one value, `RoundInputs`; the engine runs the one round,
-`federated_round` or the halves it is made of, and hands back a `RoundResult`.
+To write another, read this page, `core/round.py` and `core/round_types.py`. The host plans a round (who
+takes part, in which slot, with which examples) and hands an engine one value, `RoundInputs`; the engine
+runs the one round, `federated_round` or the halves it is made of, and hands back a `RoundResult`.
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from holdfast.core.round import ClientState, Preparation, RoundInputs, RoundResult
+from holdfast.core.client import Preparation
+from holdfast.core.round_types import ClientState, RoundInputs, RoundResult
 from holdfast.engine.layout import Execution, SlotLayout
 from holdfast.trees import Tree
 

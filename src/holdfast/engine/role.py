@@ -7,8 +7,8 @@ import jax.numpy as jnp
 
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
-from holdfast.core.round import pretended_server
 from holdfast.core.rule import ClientView, Tilt, addressed
+from holdfast.core.template import pretended_server
 from holdfast.core.wire import OnSite
 from holdfast.engine.setup import Setup
 from holdfast.trees import Tree, float_type, zeros

@@ -25,18 +25,10 @@ import numpy as np
 from jax import tree
 
 from holdfast.core.algorithm import Algorithm
+from holdfast.core.client import after_training, before_training, local_objective
 from holdfast.core.keys import Purpose, client_key
 from holdfast.core.local import StepGradient, Steps, solve
-from holdfast.core.round import (
-    ClientState,
-    HasLoss,
-    Reply,
-    Shared,
-    Slot,
-    after_training,
-    before_training,
-    local_objective,
-)
+from holdfast.core.round_types import ClientState, HasLoss, Reply, Shared, Slot
 from holdfast.core.rule import Tilt, per_leaf
 from holdfast.data.clients import Clients
 from holdfast.errors import HoldfastError

@@ -18,17 +18,17 @@ from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.keys import host_key
 from holdfast.core.local import Local, Steps
-from holdfast.core.round import (
+from holdfast.core.round import federated_round
+from holdfast.core.round_types import (
     HasLoss,
     RoundInputs,
     RoundResult,
     ServerState,
     ServerWork,
     Slot,
-    federated_round,
-    template,
 )
 from holdfast.core.rule import ClientView
+from holdfast.core.template import template
 from holdfast.engine.select import (
     SelectedRound,
     Tables,

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree
 
+from holdfast.core.client import take_batch
 from holdfast.core.keys import Purpose, host_key
 from holdfast.core.local import Local
-from holdfast.core.round import HasLoss, ServerWork, take_batch
+from holdfast.core.round_types import HasLoss, ServerWork
 from holdfast.data.clients import Clients, check_finite, count
 from holdfast.data.grouped import Grouped
 from holdfast.engine.batches import BatchPlanner

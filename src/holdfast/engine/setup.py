@@ -20,8 +20,8 @@ from holdfast.core.algorithm import NOTHING_OWN, Algorithm
 from holdfast.core.keys import Purpose, host_key
 from holdfast.core.local import Local, steps_at
 from holdfast.core.mean import Mean
-from holdfast.core.round import Template, template
 from holdfast.core.rule import Need, parts_of
+from holdfast.core.template import Template, template
 from holdfast.core.wire import OnSite
 from holdfast.data.clients import Clients, Examples, check_finite
 from holdfast.engine import auto_mask, choose, private, select_trial

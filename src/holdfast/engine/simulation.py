@@ -14,10 +14,11 @@ from holdfast.attacks.attack import RoundWithLiars
 from holdfast.client_states.states import ClientStates
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
+from holdfast.core.client import client_round
 from holdfast.core.keys import Purpose, round_key
 from holdfast.core.local import Local, steps_at
 from holdfast.core.mean import Mean
-from holdfast.core.round import ClientRound, RoundInputs, RoundResult, client_round
+from holdfast.core.round_types import ClientRound, RoundInputs, RoundResult
 from holdfast.core.wire import OnSite
 from holdfast.engine import auto_mask, choose, personal, private, weights
 from holdfast.engine.batches import BatchPlanner

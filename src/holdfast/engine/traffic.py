@@ -6,7 +6,7 @@ import numpy as np
 
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
-from holdfast.core.round import Template
+from holdfast.core.template import Template
 from holdfast.engine.protocol import Bits
 from holdfast.engine.select import Selection
 from holdfast.record.state import RunState

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from holdfast.core.algorithm import Algorithm
-from holdfast.core.round import ServerState
+from holdfast.core.round_types import ServerState
 from holdfast.core.rule import Rule
 from holdfast.core.watched import Watched, WatchedState
 from holdfast.core.wire import OnSite

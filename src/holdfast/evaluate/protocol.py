@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from holdfast.core.local import Local
-from holdfast.core.round import ServerLoss, Slot
+from holdfast.core.round_types import ServerLoss, Slot
 from holdfast.errors import HoldfastError
 from holdfast.metrics.metric import Directions, directions
 from holdfast.models.model import Model

@@ -10,7 +10,7 @@ import numpy as np
 from holdfast.client_states.states import ClientStates
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.memory import Memory, recall
-from holdfast.core.round import ServerState
+from holdfast.core.round_types import ServerState
 from holdfast.core.rule import Rule
 from holdfast.core.wire import Wire
 from holdfast.errors import HoldfastError

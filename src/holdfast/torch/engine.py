@@ -9,16 +9,9 @@ import numpy as np
 
 from holdfast import processes
 from holdfast.core.algorithm import Algorithm
-from holdfast.core.round import (
-    ClientState,
-    Preparation,
-    Reply,
-    RoundInputs,
-    RoundResult,
-    Shared,
-    Slot,
-    federated_round,
-)
+from holdfast.core.client import Preparation
+from holdfast.core.round import federated_round
+from holdfast.core.round_types import ClientState, Reply, RoundInputs, RoundResult, Shared, Slot
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.layout import SlotLayout
 from holdfast.engine.protocol import Placement

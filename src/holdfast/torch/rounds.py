@@ -10,24 +10,14 @@ from jax import tree
 
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
+from holdfast.core.client import after_training, before_training, client_round, prepare_cohort
 from holdfast.core.keys import Purpose, client_key
 from holdfast.core.local import Steps
 from holdfast.core.mean import Judged
-from holdfast.core.round import (
-    Aggregate,
-    ClientRound,
-    ClientState,
-    Exchange,
-    Reply,
-    Shared,
-    Slot,
-    accept,
-    after_training,
-    before_training,
-    client_round,
-    prepare_cohort,
-)
+from holdfast.core.round import Exchange
+from holdfast.core.round_types import ClientRound, ClientState, Reply, Shared, Slot
 from holdfast.core.rule import Tilt
+from holdfast.core.server import Aggregate, accept
 from holdfast.models.foreign import ForeignError
 from holdfast.torch.bridge import Bridge, bridge_of
 from holdfast.torch.steps import solve

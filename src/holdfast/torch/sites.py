@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.core.round import ClientRound, Preparation
+from holdfast.core.client import Preparation
+from holdfast.core.round_types import ClientRound
 from holdfast.data.clients import Examples, count
 from holdfast.errors import HoldfastError, explain_arguments, explain_constructor
 from holdfast.models.model import Model
@@ -22,7 +23,7 @@ class Site:
     """One client's side of a federation, with PyTorch: its data stays here.
 
     `client_round` and `prepare` have the arguments and the result of the library's own (`client_round` and
-    `prepare_cohort` of `core/round.py`): whoever runs a client's half runs these instead.
+    `prepare_cohort` of `core/client.py`): whoever runs a client's half runs these instead.
 
     Args:
         model: of `holdfast.torch.model`, or of `holdfast.torch.like` beside sites with JAX.
