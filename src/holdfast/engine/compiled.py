@@ -364,10 +364,20 @@ class CompiledEngine:
             return self._run(execution, leaf, inputs)
         states, slots, leaf = self._apart((inputs.client_states, inputs.slots, leaf))
         x, server = self.everywhere((inputs.x, inputs.server))
+        # What a wire has of the server's state was left on one device by the round before.
+        algorithm = tree.map(
+            lambda a: self.everywhere(a) if isinstance(a, jax.Array) else a, inputs.algorithm
+        )
         apart = execution.examples_apart
         examples = self._apart(inputs.examples) if apart else inputs.examples
         inputs = dataclasses.replace(
-            inputs, x=x, server=server, client_states=states, slots=slots, examples=examples
+            inputs,
+            algorithm=algorithm,
+            x=x,
+            server=server,
+            client_states=states,
+            slots=slots,
+            examples=examples,
         )
         result = self._run(execution, leaf, inputs)
         # One copy of what all devices have: evaluating it on each would be the same work twice.
