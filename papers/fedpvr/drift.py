@@ -1,10 +1,12 @@
 """FedPVR's figures 2 and 4 in small: which layers drift apart, and how alike their features stay.
 
 FedAvg, SCAFFOLD and FedPVR with ten clients by Dirichlet(0.1), FedAvg on like clients beside them; digits
-with a perceptron of three layers, or MNIST with one of four if its folder is given.
+with a perceptron of three layers, or MNIST with one of four if its folder is given, or with a small
+convolutional network.
 
     python -m papers.fedpvr.drift
     python -m papers.fedpvr.drift --mnist FOLDER
+    python -m papers.fedpvr.drift --mnist FOLDER --cnn
 """
 
 import argparse
@@ -53,6 +55,14 @@ def mnist(folder: Path, rounds: int = 20, examples: int = 5000, seeds: int = 2) 
     data = dataclasses.replace(found, train=few)
     model = hf.models.mlp([128, 64, 32], classes=10)
     return Problem("MNIST", data, model, layers, rounds, 5, local, seeds)
+
+
+def mnist_cnn(folder: Path, rounds: int = 20, examples: int = 3000, seeds: int = 2) -> Problem:
+    """Fewer examples of MNIST, and two convolutions before two dense layers."""
+    flat = mnist(folder, rounds, examples, seeds)
+    layers = ("convolution_0", "convolution_1", "dense_0", "classifier")
+    model = hf.models.cnn(classes=10, channels=(8, 16), dense=(32,), kernel=3, padding="SAME")
+    return dataclasses.replace(flat, name="MNIST-CNN", model=model, layers=layers)
 
 
 def methods() -> Iterator[tuple[str, float, hf.Algorithm]]:
@@ -197,9 +207,13 @@ def main() -> None:
     parser.add_argument(
         "--mnist", type=Path, help="MNIST instead of digits: the folder with its four files"
     )
+    parser.add_argument("--cnn", action="store_true", help="of MNIST, a convolutional network")
     given = parser.parse_args()
-    for problem in (mnist(given.mnist),) if given.mnist else (digits(),):
-        print(write(problem, study(problem)))
+    if given.cnn and given.mnist is None:
+        parser.error("--cnn is of MNIST; give --mnist FOLDER too")
+    of_mnist = mnist_cnn if given.cnn else mnist
+    problem = digits() if given.mnist is None else of_mnist(given.mnist)
+    print(write(problem, study(problem)))
 
 
 if __name__ == "__main__":

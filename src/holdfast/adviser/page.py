@@ -31,7 +31,8 @@ pre { font: 13px/1.5 var(--mono); }
 svg text { font: 13px var(--sans); fill: var(--ink); }
 svg .soft { fill: var(--soft); }
 svg .rule { stroke: var(--line); }
-.scroll svg { width: 100%; min-width: 34rem; max-width: 60rem; height: auto; }
+.scroll svg { display: block; width: 100%; min-width: 44rem; max-width: 60rem; height: auto; }
+.scroll svg { box-sizing: border-box; padding: .5rem .75rem; }
 .key { display: inline-flex; align-items: center; gap: .375rem; margin: 0 1rem .25rem 0; font-size: .875rem; }
 .key i { width: 1.25rem; height: 3px; border-radius: 2px; }
 @media (prefers-color-scheme: dark) {

@@ -158,7 +158,7 @@ class _Stages:
         chosen, seeds = self._final(finalists, best)
         personal = self._adapted(chosen, seeds)
         self._crowds(chosen, seeds)
-        self._more(chosen, seeds)
+        self._more([*chosen, *personal], seeds)
         self.plan.decided("over", lambda: True)
         return Race(
             dict(self.course.scores),

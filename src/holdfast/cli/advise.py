@@ -103,10 +103,12 @@ def advise(
     _say(found)
     out.print(f"experiment  {ready}", highlight=False, markup=False, soft_wrap=True)
     out.print(f"page        {page}", highlight=False, markup=False, soft_wrap=True)
+    out.print(f"then        holdfast run {ready}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _say(found: object) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     from holdfast.adviser.advice import Advice
 
@@ -130,4 +132,6 @@ def _say(found: object) -> None:
     out.print(answer[0], style="bold", highlight=False, markup=False)
     for line in (*answer[1:], *found.tried):
         if line:
-            out.print(f"- {line}", highlight=False, markup=False)
+            listed = Table.grid(padding=(0, 1, 0, 0))
+            listed.add_row("-", Text(line))
+            whole().print(listed)
