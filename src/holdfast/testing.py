@@ -253,7 +253,7 @@ def _check_order(case: Case) -> None:
     back = np.arange(len(given.inputs.slots.client))[::-1]
     there, here = given.changed(order=back).run(), given.run()
     _require_close(there[:2], here[:2], "results of two orders")
-    states = tree.map(lambda a: a[back], there.client_states)
+    states = tree.map(lambda a: np.asarray(a)[back], there.client_states)
     _require_close(states, here.client_states, "client states of two orders")
 
 
@@ -284,7 +284,7 @@ def _check_padding(case: Case) -> None:
     debugged, padded = wider.run(DebugEngine()), emptied.run()
     _require_close(debugged[:2], plain[:2], "results with and without padding", 1e-6)
     for states in (debugged.client_states, padded.client_states):
-        present = tree.map(lambda a: a[:kept], states)
+        present = tree.map(lambda a: np.asarray(a)[:kept], states)
         _require_close(present, plain.client_states, "client states under padding")
     _require_close(padded[:2], plain[:2], "the program with empty slots and a round without")
     both = (padded.client_states, given.inputs.client_states)

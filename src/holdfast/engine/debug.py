@@ -3,11 +3,15 @@
 import dataclasses
 
 import jax
+import numpy as np
+from jax import tree
 
 from holdfast.core.client import Preparation, prepare_cohort
 from holdfast.core.debug import debugging
-from holdfast.core.round import federated_round
-from holdfast.core.round_types import RoundInputs, RoundResult
+from holdfast.core.mean import Judged
+from holdfast.core.round import Exchange, federated_round
+from holdfast.core.round_types import ClientState, RoundInputs, RoundResult, Shared, Slot
+from holdfast.core.server import Aggregate
 from holdfast.engine.layout import SlotLayout
 from holdfast.engine.protocol import Placement
 from holdfast.trees import Tree
@@ -46,4 +50,20 @@ class DebugEngine:
     def round(self, t: int, inputs: RoundInputs, placement: Placement) -> RoundResult:
         """One round."""
         with jax.disable_jit(), debugging(round=t):
-            return federated_round(inputs)
+            return federated_round(inputs, _in_turn)
+
+
+def _in_turn(
+    exchange: Exchange, empty: Aggregate, cohort: tuple[ClientState, Slot], shared: Shared
+) -> tuple[Aggregate, tuple[ClientState, Judged]]:
+    """Visit one client after another, in a loop of Python's.
+
+    JAX's own would compile a program for every number of a slot and every client.
+    """
+    so_far, outcomes = empty, []
+    on_host = jax.device_get(cohort)
+    for k in range(len(cohort[1].steps)):
+        state, slot = jax.device_put(tree.map(lambda a, k=k: a[k], on_host))
+        so_far, outcome = exchange(so_far, state, slot, shared)
+        outcomes.append(jax.device_get(outcome))
+    return so_far, jax.device_put(tree.map(lambda *each: np.stack(each), *outcomes))
