@@ -45,7 +45,7 @@ ATTACKS: dict[str, hf.attacks.Attack | None] = {
     "boosted flip": hf.attacks.Boosted(times=-10.0, clients=WHO),
     "sign flip": hf.attacks.SignFlip(clients=WHO),
     "label flip": hf.attacks.LabelFlip(clients=WHO),
-    "Gaussian": hf.attacks.Gaussian(sigma=1.0, clients=WHO),
+    "Gaussian": hf.attacks.GaussianNoise(sigma=1.0, clients=WHO),
     "huge": hf.attacks.Huge(clients=WHO),
     "NaN": hf.attacks.NotANumber(clients=WHO),
 }

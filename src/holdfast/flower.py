@@ -270,11 +270,11 @@ _PATIENCE = ("quorum", "deadline", "retry")
 
 def _told(state: "RunState") -> None:
     """A line for every round, which Flower shows and keeps."""
+    from holdfast.record.history import DETAILS
+
     record = state.history.records[-1]
-    print(
-        "holdfast " + " ".join(f"{name}={_figure(value)}" for name, value in record.items()),
-        flush=True,
-    )
+    told = (f"{name}={_figure(value)}" for name, value in record.items() if name != DETAILS)
+    print("holdfast " + " ".join(told), flush=True)
 
 
 def _figure(value: Any) -> str:

@@ -19,12 +19,13 @@ clients = tiny_clients(clients=6, sizes=(7, 12, 5, 9, 3, 8))
 local, model = hf.Local(0.1, epochs=1, batch_size=4), hf.models.softmax_regression(3)
 A = hf.aggregates
 feddyn, fedavg = hf.algorithms.feddyn(alpha=0.5), hf.algorithms.fedavg()
-attack = hf.attacks.Gaussian(sigma=3.0, clients=[1])
-for method, mean in (
-    (feddyn, A.CenteredClipping(factor=1.0)),
-    (feddyn, A.Krum(0.3)),
-    (fedavg, A.CoordinateMedian()),
-    (fedavg, A.TrimmedMean(0.2)),
+noise = hf.attacks.GaussianNoise(sigma=3.0, clients=[1])
+little = hf.attacks.ALittleIsEnough(clients=[1, 4], z=1.5)
+for method, mean, attack in (
+    (feddyn, A.CenteredClipping(factor=1.0), noise),
+    (feddyn, A.Krum(0.3), noise),
+    (fedavg, A.CoordinateMedian(), noise),
+    (fedavg, A.TrimmedMean(0.2), noise),
 ):
     found = []
     for devices in (1, 2):
@@ -38,12 +39,13 @@ for method, mean in (
     assert seen == other
     print(type(mean).__name__, flush=True)
 median = dataclasses.replace(fedavg, aggregate=A.GeometricMedian())
-try:
-    hf.simulate(median, model, clients, local, rounds=1, engine=hf.Engine(devices=2))
-except hf.HoldfastError as refused:
-    assert "devices=1" in str(refused)
-else:
-    raise AssertionError("a geometric median on two devices")
+for method, attack in ((median, None), (fedavg, little)):
+    try:
+        hf.simulate(method, model, clients, local, 1, attack=attack, engine=hf.Engine(devices=2))
+    except hf.HoldfastError as refused:
+        assert "devices=1" in str(refused)
+    else:
+        raise AssertionError("what rounds by devices, on two of them")
 """
 
 

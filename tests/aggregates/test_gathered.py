@@ -36,7 +36,8 @@ def wide(replies, there):
 
 
 def combined(mean, replies, weights, there):
-    found = jax.jit(mean.combine)(replies, jnp.asarray(weights), jnp.asarray(there))
+    order = jnp.arange(len(there))
+    found = jax.jit(mean.combine)(replies, jnp.asarray(weights), jnp.asarray(there), order)
     return np.concatenate([np.ravel(a) for a in found.values()])
 
 
@@ -71,7 +72,8 @@ def test_a_share_that_is_whole_but_for_rounding_is_whole(x64):
     values = np.arange(100.0)[:, None]
     values[-29:] = 1e9
     there = np.ones(100, bool)
-    found = jax.jit(A.TrimmedMean(0.29).combine)(values, jnp.ones(100), jnp.asarray(there))
+    given = values, jnp.ones(100), jnp.asarray(there), jnp.arange(100)
+    found = jax.jit(A.TrimmedMean(0.29).combine)(*given)
     assert float(found[0]) == np.arange(29.0, 71.0).mean()
 
 
@@ -108,10 +110,33 @@ def test_blocks_are_the_whole(monkeypatch):
     replies = jnp.asarray(rng.normal(size=(5, 37)).astype(np.float32))
     weights, there = jnp.ones(5), jnp.asarray([True] * 4 + [False])
     for mean in (A.CoordinateMedian(), A.TrimmedMean(0.3), A.GeometricMedian(steps=2)):
-        whole = mean.combine(replies, weights, there)
+        order = jnp.array([3, 0, 2, 1, 4])
+        whole = mean.combine(replies, weights, there, order)
+        in_order = mean.combine(replies[order], weights, there, jnp.arange(5))
+        np.testing.assert_array_equal(whole, in_order)
         with monkeypatch.context() as small:
             small.setattr(by_coordinate, "_BLOCK", 8)
-            np.testing.assert_array_equal(whole, mean.combine(replies, weights, there))
+            blocks = mean.combine(replies, weights, there, order)
+            np.testing.assert_array_equal(whole, blocks)
+
+
+@pytest.mark.parametrize(
+    "mean",
+    [A.Krum(0.2), A.CoordinateMedian(), A.TrimmedMean(0.2), A.GeometricMedian()],
+    ids=lambda m: type(m).__name__,
+)
+def test_no_second_cohort_of_replies_is_in_memory(mean):
+    """Of 100 clients times a million parameters, beside the replies themselves: by the compiled program."""
+    clients, size = 100, 1_000_000
+    shape = jax.ShapeDtypeStruct
+    replies, weight = shape((clients, size), jnp.float32), shape((clients,), jnp.float32)
+    judged = Judged(shape((clients,), bool), held=Held(replies, (), weight, ()))
+    program = jax.jit(lambda j, c: gathered(mean, j, c)[:2])
+    numbers = shape((clients,), jnp.int32)
+    memory = program.lower(judged, numbers).compile().memory_analysis()
+    assert memory.argument_size_in_bytes >= 4 * clients * size
+    # A tenth of them: blocks, and a few models.
+    assert memory.temp_size_in_bytes < 4 * clients * size / 10
 
 
 def krum(values, lies, keep):
@@ -126,15 +151,15 @@ def test_krum_chooses_as_published(share, keep, x64):
     replies, _, there = cohort(7, slots=12)
     lies = int(share * there.sum())
     expected = krum(wide(replies, there), lies, keep or there.sum() - lies)
-    chosen = jax.jit(A.Krum(share, keep).choose)(replies, jnp.asarray(there))
+    chosen = jax.jit(A.Krum(share, keep).choose)(replies, jnp.asarray(there), jnp.arange(12))
     assert np.flatnonzero(chosen).tolist() == np.flatnonzero(there)[expected].tolist()
 
 
 def test_krum_of_equal_replies_takes_the_first_numbers():
     replies, there = jnp.ones((5, 3)), jnp.asarray([False, True, True, True, True])
-    chosen = A.Krum(share=0.3).choose(replies, there)
+    chosen = A.Krum(share=0.3).choose(replies, there, jnp.arange(5))
     assert chosen.tolist() == [False, True, True, True, False]
-    alone = A.Krum().choose(replies, jnp.asarray([False, False, True, False, False]))
+    alone = A.Krum().choose(replies, jnp.arange(5) == 2, jnp.arange(5))
     assert np.flatnonzero(alone).tolist() == [2]
 
 

@@ -63,7 +63,7 @@ def test_a_huge_reply_counts_and_ends_the_model_but_for_a_bound():
 
 def test_noise_is_drawn_anew_for_every_round_and_client(x64):
     clients, _ = random_quadratics(5)
-    attack = hf.attacks.Gaussian(sigma=5.0, share=0.9)
+    attack = hf.attacks.GaussianNoise(sigma=5.0, share=0.9)
     states = hf.rounds(FEDAVG, QUADRATIC, clients, LOCAL, attack=attack)
     models = [np.asarray(next(states).params) for _ in range(3)]
     assert np.std(np.diff(models, axis=0)) > 0.3
@@ -119,7 +119,7 @@ def test_lies_travel_by_every_wire(wire, x64):
 
 
 def test_engines_agree_on_lies():
-    attack = hf.attacks.Gaussian(sigma=2.0, clients=[1, 2])
+    attack = hf.attacks.GaussianNoise(sigma=2.0, clients=[1, 2])
     method = hf.Algorithm(hf.rules.Dynamic(1.0), aggregate=hf.aggregates.NormBounded(first=1.0))
     a, b = (
         after_one_round(attack, method, engine=engine)

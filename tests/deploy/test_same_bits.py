@@ -18,7 +18,7 @@ def test_five_rounds_at_three_sites_are_the_simulation(name, tmp_path):
     for i, site in enumerate(there):
         assert same_bits(state_at_site(deployed, site), simulated.client_states[i])
     assert deployed.ledger.entries == simulated.ledger.entries
-    facts = ("stragglers", "refused", "stray")
+    facts = ("stragglers", "refused", "stray", "outlying")
     assert all(record[fact] == 0 for record in deployed.history.records for fact in facts)
 
 

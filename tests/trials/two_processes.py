@@ -5,16 +5,32 @@
 Two processes are costly to start, so one pair of them runs all names, and one process all of them again.
 """
 
+import dataclasses
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
+
+
+def methods() -> dict[str, Any]:
+    """What is tried, by name: every named algorithm, and bounds that both sides of a round know."""
+    import holdfast as hf
+    from tests.claims.test_conformance import ALGORITHMS
+
+    def having(name: str, mean: hf.aggregates.Mean) -> hf.Algorithm:
+        return dataclasses.replace(ALGORITHMS[name], aggregate=mean)
+
+    return ALGORITHMS | {
+        "bounded feddyn": having("feddyn", hf.aggregates.NormBounded(factor=1.0)),
+        "centred scaffold": having("scaffold", hf.aggregates.CenteredClipping(factor=1.0)),
+    }
 
 
 def work(folder: Path, names: Sequence[str]) -> None:
@@ -26,15 +42,15 @@ def work(folder: Path, names: Sequence[str]) -> None:
 
     import holdfast as hf
     from holdfast.testing import _everything
-    from tests.claims.test_conformance import ALGORITHMS
     from tests.problems import tiny_clients
 
     clients, local = tiny_clients(), hf.Local(0.1, epochs=2, batch_size=4)
     own = hf.Clients.from_datasets([clients[(i + 1) % len(clients)] for i in range(len(clients))])
     calibration, tests = hf.conformal.divide(own, share=0.5)
     server = hf.Server(clients[0], hf.Local(0.1, steps=2))
+    known = methods()
     for name in names:
-        algorithm = ALGORITHMS[name]
+        algorithm = known[name]
         needs = hf.Need.SERVER_DATA in algorithm.rule.traits.needs
         # What the server hears of a mean over everybody alone does not go with a part of them.
         cohort = None if name == "damped scaffold through diana" else hf.cohorts.fixed(3)
@@ -119,9 +135,7 @@ def main() -> int:
     if sys.argv[1:2] == ["--work"]:
         work(Path(sys.argv[2]), sys.argv[3:])
         return 0
-    from tests.claims.test_conformance import ALGORITHMS
-
-    names = sys.argv[1:] or list(ALGORITHMS)
+    names = sys.argv[1:] or list(methods())
     with tempfile.TemporaryDirectory() as place:
         wrong = compare(Path(place), names)
     print(*wrong, f"{len(names)} names, {len(wrong)} differences", sep="\n")

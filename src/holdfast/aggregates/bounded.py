@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from holdfast.core.hyper import Hyper, Range, check_ranges
 from holdfast.core.mean import Judged, Mean, Seen, middle
 from holdfast.core.struct import static
-from holdfast.errors import HoldfastError
+from holdfast.errors import whole_number
 from holdfast.trees import Tree, add, float_type, norm, scale, sub, zeros
 
 
@@ -78,11 +78,7 @@ class NormBounded(Mean):
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        if isinstance(self.window, bool) or not isinstance(self.window, int) or self.window < 1:
-            raise HoldfastError(
-                f"{type(self).__name__}: window={self.window!r}; give a whole number of at least 1.",
-                about=("window",),
-            )
+        whole_number(type(self).__name__, "window", self.window)
 
     def init(self, payload: Tree) -> Tree:
         # The medians of rounds; 0 where there was none yet.

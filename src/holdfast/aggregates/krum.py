@@ -9,7 +9,7 @@ from jax import lax, tree
 from holdfast.core.hyper import Hyper, Range, check_ranges
 from holdfast.core.mean import Mean
 from holdfast.core.struct import static
-from holdfast.errors import HoldfastError
+from holdfast.errors import whole_number
 from holdfast.trees import Tree
 
 
@@ -57,14 +57,10 @@ class Krum(Mean):
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        if self.keep is not None and (
-            isinstance(self.keep, bool) or not isinstance(self.keep, int) or self.keep < 1
-        ):
-            raise HoldfastError(
-                f"Krum: keep={self.keep!r}; give a whole number of at least 1.", about=("keep",)
-            )
+        if self.keep is not None:
+            whole_number("Krum", "keep", self.keep)
 
-    def choose(self, replies: Tree, there: jax.Array) -> jax.Array:
+    def choose(self, replies: Tree, there: jax.Array, order: jax.Array) -> jax.Array:
         leaves = tree.leaves(replies)
         slots = len(there)
         count = jnp.sum(there)
@@ -74,7 +70,7 @@ class Krum(Mean):
                 jnp.sum(jnp.square(a - a[i][None]).reshape(slots, -1), axis=1) for a in leaves
             )
 
-        squares = lax.map(distances, jnp.arange(slots))
+        squares = lax.map(distances, order)[:, order]
         others = there[None] & there[:, None] & ~jnp.eye(slots, dtype=bool)
         # What overflows is infinitely far, also from its like.
         squares = jnp.where(others & ~jnp.isnan(squares), squares, jnp.inf)

@@ -10,24 +10,25 @@ from jax import lax, tree
 from holdfast.core.hyper import Hyper, Range, check_ranges
 from holdfast.core.mean import Mean
 from holdfast.core.struct import static
-from holdfast.errors import HoldfastError
+from holdfast.errors import whole_number
 from holdfast.trees import Tree
 
-# Coordinates that are sorted at a time: copies of replies are made of so many, not of whole models.
+# Coordinates that are looked at at a time: copies of replies are made of so many, not of whole models.
 _BLOCK = 1 << 14
 
 
-def by_blocks(function: Callable[[Any], Any], replies: Any) -> Any:
-    """A function from (slots, some coordinates) to those coordinates, for all of an array of replies."""
+def by_blocks(function: Callable[[Any], Any], replies: Any, order: Any) -> Any:
+    """A function from (slots in order, some coordinates) to those coordinates, for all of an array of
+    replies, of which only a block is put in order at a time."""
     flat = replies.reshape(len(replies), -1)
     size = flat.shape[1]
     if size <= _BLOCK:
-        return function(flat).reshape(replies.shape[1:])
+        return function(flat[order]).reshape(replies.shape[1:])
 
     def one(k: Any, out: Any) -> Any:
         # The last block overlaps the one before, where blocks do not divide the array.
         start = jnp.minimum(k * _BLOCK, size - _BLOCK)
-        found = function(lax.dynamic_slice_in_dim(flat, start, _BLOCK, 1))
+        found = function(lax.dynamic_slice_in_dim(flat, start, _BLOCK, 1)[order])
         return lax.dynamic_update_slice_in_dim(out, found, start, 0)
 
     blocks = -(-size // _BLOCK)
@@ -96,9 +97,9 @@ class CoordinateMedian(Mean):
     gathers = True
     foreseen = False
 
-    def combine(self, replies: Tree, weights: Any, there: Any) -> Tree:
+    def combine(self, replies: Tree, weights: Any, there: Any, order: Any) -> Tree:
         def one(a: Any) -> Any:
-            return by_blocks(lambda block: weighted_median(block, weights, there), a)
+            return by_blocks(lambda block: weighted_median(block, weights, there), a, order)
 
         return tree.map(one, replies)
 
@@ -143,7 +144,7 @@ class TrimmedMean(Mean):
     def __post_init__(self) -> None:
         check_ranges(self)
 
-    def combine(self, replies: Tree, weights: Any, there: Any) -> Tree:
+    def combine(self, replies: Tree, weights: Any, there: Any, order: Any) -> Tree:
         count = jnp.sum(there)
         cut = jnp.floor(self.share * count.astype(weights.dtype) + 1e-4).astype(count.dtype)
         place = jnp.arange(len(there))
@@ -156,7 +157,7 @@ class TrimmedMean(Mean):
             sums = jnp.sum(heavy * jnp.where(kept, values, jnp.zeros_like(values)), axis=0)
             return sums / jnp.maximum(total, jnp.finfo(total.dtype).tiny)
 
-        return tree.map(lambda a: by_blocks(mean, a), replies)
+        return tree.map(lambda a: by_blocks(mean, a, order), replies)
 
 
 class GeometricMedian(Mean):
@@ -204,14 +205,10 @@ class GeometricMedian(Mean):
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
-            raise HoldfastError(
-                f"GeometricMedian: steps={self.steps!r}; give a whole number of at least 1.",
-                about=("steps",),
-            )
+        whole_number("GeometricMedian", "steps", self.steps)
 
-    def combine(self, replies: Tree, weights: Any, there: Any) -> Tree:
-        start = CoordinateMedian().combine(replies, weights, there)
+    def combine(self, replies: Tree, weights: Any, there: Any, order: Any) -> Tree:
+        start = CoordinateMedian().combine(replies, weights, there, order)
         slots = len(there)
         heavy = jnp.where(there, weights, 0)
 
@@ -221,15 +218,17 @@ class GeometricMedian(Mean):
                 jnp.sum(jnp.square(a - b[None]).reshape(slots, -1), axis=1) for a, b in pairs
             )
             # Of a reply that is infinitely far nothing counts.
-            distance = jnp.sqrt(squares).astype(heavy.dtype)
+            distance = jnp.sqrt(squares[order]).astype(heavy.dtype)
             beta = jnp.where(heavy > 0, heavy / jnp.maximum(distance, self.smoothing), 0)
             total = jnp.maximum(_ordered_sum(beta), jnp.finfo(beta.dtype).tiny)
 
-            def one(a: Any) -> Any:
-                share = (beta / total).astype(a.dtype).reshape(-1, *(1,) * (a.ndim - 1))
-                return _ordered_sum(jnp.where(share > 0, share * a, jnp.zeros_like(a)))
+            share = beta / total
 
-            return tree.map(one, replies)
+            def mean(block: Any) -> Any:
+                part = share.astype(block.dtype)[:, None]
+                return _ordered_sum(jnp.where(part > 0, part * block, jnp.zeros_like(block)))
+
+            return tree.map(lambda a: by_blocks(mean, a, order), replies)
 
         return lax.fori_loop(0, self.steps, step, start)
 

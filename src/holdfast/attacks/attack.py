@@ -1,12 +1,13 @@
 """What an attack is, and the round of a client that lies."""
 
 import dataclasses
+import math
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import lax, tree
 
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.client import client_round
@@ -33,6 +34,8 @@ class Attack:
 
     # Whether they change what they send, or their data.
     on_replies: ClassVar[bool] = True
+    # Whether they know the honest replies of their round, and all send what `agreed` makes of them.
+    conspires: ClassVar[bool] = False
     clients: list[int] | list[str] | None = None
     share: float | None = None
 
@@ -67,9 +70,29 @@ class Attack:
         """What a liar sends, where an honest client would send this delta and upload."""
         return payload
 
+    def agreed(self, honest: Tree, there: jax.Array, liars: jax.Array) -> Tree:
+        """What all liars of a round send who conspire.
+
+        `honest` has a leading axis, with those that are `there` first and zeros after them; `liars` is how
+        many they are.
+        """
+        raise NotImplementedError
+
     def poisoned(self, clients: Clients, liars: tuple[int, ...]) -> Clients:
         """The population, with what liars make of their data."""
         return clients
+
+
+def check_number(attack: Attack, name: str, least: float = -math.inf) -> None:
+    """Refuse what is no finite number of at least this."""
+    value = getattr(attack, name)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value < least:
+        at_least = "" if math.isinf(least) else f" of at least {least:g}"
+        raise HoldfastError(
+            f"{type(attack).__name__}: {name}={value!r}; give a number{at_least}.",
+            about=("attack", name),
+        )
 
 
 def unclipped(wire: Wire) -> Wire:
@@ -79,6 +102,11 @@ def unclipped(wire: Wire) -> Wire:
     if isinstance(wire, WireWrapper):
         return dataclasses.replace(wire, inner=unclipped(wire.inner))
     return wire
+
+
+def _told_instead(own: jax.Array, agreed: jax.Array) -> jax.Array:
+    # Whole numbers are a client's own.
+    return agreed.astype(own.dtype) if jnp.issubdtype(own.dtype, jnp.floating) else own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,8 +125,12 @@ class RoundWithLiars:
         lies = jnp.isin(jnp.asarray(slot.client), np.array(self.liars, np.int32))
 
         def lie(reply: Reply) -> Reply:
-            key = client_key(shared.key, slot.client, Purpose.ATTACK)
-            payload = self.attack.sent(mine.wire.receive(reply.coded), key)
+            payload = mine.wire.receive(reply.coded)
+            if self.attack.conspires:
+                payload = tree.map(_told_instead, payload, shared.overheard)
+            else:
+                key = client_key(shared.key, slot.client, Purpose.ATTACK)
+                payload = self.attack.sent(payload, key)
             wire_key = client_key(shared.key, slot.client, Purpose.WIRE)
             coded, told, _ = unclipped(mine.wire).encode(payload, state.wire, wire_key)
             at = ClientView(shared.x, shared.msg, None, None, slot.weight, reply.path)  # type: ignore[arg-type]

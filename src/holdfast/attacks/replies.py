@@ -1,15 +1,14 @@
 """Attacks on what is sent."""
 
 import dataclasses
-import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import tree
 
-from holdfast.attacks.attack import Attack
-from holdfast.errors import HoldfastError, explain_constructor
+from holdfast.attacks.attack import Attack, check_number
+from holdfast.errors import explain_constructor
 from holdfast.trees import Tree
 
 
@@ -20,14 +19,6 @@ def _floating(change: Any, payload: Tree) -> Tree:
         for k, a in enumerate(tree.leaves(payload))
     ]
     return tree.unflatten(tree.structure(payload), changed)
-
-
-def _number(attack: Attack, name: str) -> None:
-    value = getattr(attack, name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise HoldfastError(
-            f"{type(attack).__name__}: {name}={value!r}; give a number.", about=("attack", name)
-        )
 
 
 @explain_constructor
@@ -62,7 +53,7 @@ class Boosted(Attack):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _number(self, "times")
+        check_number(self, "times")
 
     def sent(self, payload: Tree, key: jax.Array) -> Tree:
         return _floating(lambda k, a: self.times * a, payload)
@@ -93,7 +84,7 @@ class SignFlip(Attack):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _number(self, "times")
+        check_number(self, "times")
 
     def sent(self, payload: Tree, key: jax.Array) -> Tree:
         return _floating(lambda k, a: -self.times * a, payload)
@@ -101,7 +92,7 @@ class SignFlip(Attack):
 
 @explain_constructor
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Gaussian(Attack):
+class GaussianNoise(Attack):
     r"""Noise in place of a reply.
 
     $$ u_i \leftarrow \mathcal N(0, \sigma^2) $$
@@ -115,7 +106,7 @@ class Gaussian(Attack):
         >>> import holdfast as hf
         >>> import jax
         >>> import jax.numpy as jnp
-        >>> attack = hf.attacks.Gaussian(sigma=10.0, clients=[0])
+        >>> attack = hf.attacks.GaussianNoise(sigma=10.0, clients=[0])
         >>> sent, _ = attack.sent((jnp.zeros(10000), ()), jax.random.key(0))
         >>> print(f"{sent.std():.0f}")
         10
@@ -125,7 +116,7 @@ class Gaussian(Attack):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _number(self, "sigma")
+        check_number(self, "sigma")
 
     def sent(self, payload: Tree, key: jax.Array) -> Tree:
         def noise(k: int, a: jax.Array) -> jax.Array:
@@ -179,7 +170,7 @@ class Huge(Attack):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _number(self, "value")
+        check_number(self, "value")
 
     def sent(self, payload: Tree, key: jax.Array) -> Tree:
         return _floating(lambda k, a: jnp.full_like(a, self.value), payload)

@@ -85,12 +85,17 @@ class Mean(Struct):
         """Server: its state after a round with this mean. `judged` has an entry for every slot."""
         return state
 
-    def choose(self, replies: Tree, there: Any) -> Any:
-        """Which of those that are there count. `replies` have a leading axis, and zeros where none is."""
+    def choose(self, replies: Tree, there: Any, order: Any) -> Any:
+        """Which of those that are there count.
+
+        `replies` have a leading axis of slots, and zeros where none is; `order` are the slots by the
+        client's number, empty ones last. `there` and what is returned are in that order.
+        """
         return there
 
-    def combine(self, replies: Tree, weights: Any, there: Any) -> Tree:
-        """One of all that are there, by their weights; if it gathers them and does not choose."""
+    def combine(self, replies: Tree, weights: Any, there: Any, order: Any) -> Tree:
+        """One of all that are there, by their weights, which are in order too; if it gathers them and does
+        not choose."""
         raise NotImplementedError
 
 

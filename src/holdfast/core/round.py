@@ -4,6 +4,7 @@ A client runs `client_round`; a server runs `open_round`, `accept` for every rep
 `federated_round` strings them together for an engine that has all clients at hand.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -124,6 +125,9 @@ def finished_round(
     )
     exchange = Exchange(of_own_population(reply))
     cohort = (inputs.client_states, slots)
+    if inputs.overhear is not None:
+        known = inputs.overhear(visit, opened.aggregate, cohort, shared)
+        shared = dataclasses.replace(shared, overheard=known)
     heard_all, (states, judged) = visit(exchange, opened.aggregate, cohort, shared)
     if inputs.algorithm.mean.gathers:
         heard_all, judged = gathered_sums(inputs.algorithm, heard_all, judged, slots)

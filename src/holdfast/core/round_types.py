@@ -95,6 +95,8 @@ class Shared(Struct):
     msg: Tree
     examples: Tree
     key: jax.Array
+    # What clients that lie know of honest replies: of `RoundInputs.overhear`.
+    overheard: Tree = ()
 
 
 class Reply(NamedTuple):
@@ -130,6 +132,9 @@ class RoundInputs(Struct):
     server_loss: ServerLoss | None = static(default=None)
     # What a client runs: `client_round`, unless on a part of the model (federated select).
     client_round: ClientRound | None = static(default=None)
+    # What clients that lie find out of the cohort before they reply, in simulations of such an attack:
+    # a function of the way through a cohort, empty sums, the cohort and what all clients share.
+    overhear: Callable[..., Tree] | None = static(default=None)
     # Of the populations in the objective, if there are several.
     population_weights: Array | None = None
     # Of what the server's end of the wire adds, if it adds anything: `Wire.noise_key`.

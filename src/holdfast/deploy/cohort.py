@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import logging
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from jax.sharding import Mesh
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.client import Preparation
 from holdfast.core.local import Steps
+from holdfast.core.mean import Mean
 from holdfast.core.round import finished_round, opened_round
 from holdfast.core.round_types import ClientState, Reply, RoundInputs, RoundResult, Shared, Slot
 from holdfast.core.rule import ClientView, addressed
@@ -28,6 +30,7 @@ from holdfast.deploy.replies import (
     Limits,
     SecondAnswerError,
     SiteRefusedError,
+    far_out,
     read_refusal,
 )
 from holdfast.deploy.roster import Roster
@@ -37,9 +40,15 @@ from holdfast.engine.compiled import CompiledEngine, along_tree
 from holdfast.engine.layout import Execution, SlotLayout
 from holdfast.engine.protocol import Bits, Placement
 from holdfast.engine.setup import Setup
+from holdfast.record.history import Record, with_details
 from holdfast.record.state import RunState
 from holdfast.trees import Tree, float_type, norm, zeros
 
+log = logging.getLogger("holdfast.deploy")
+_LEFT_OUT = (
+    "it is left out. If it is honest, give aggregate=hf.aggregates.NormBounded(), or a larger "
+    "hf.deploy.Limits(outlying=...)"
+)
 _NAME = 16  # bytes of a message's name
 
 _opened = jax.jit(opened_round)
@@ -98,6 +107,7 @@ class RemoteCohort:
         self._known: set[int] = set()
         self._saved: list[dict[int, Version]] = []
         self._last = Collected()
+        self._far_out: tuple[int, ...] = ()
         self._setup: Setup | None = None
 
     # What any engine does.
@@ -142,11 +152,28 @@ class RemoteCohort:
             tuple(b if i in last.found else 0 for i, b in zip(ids.tolist(), ups, strict=True)),
         )
 
-    def facts(self, ids: np.ndarray) -> dict[str, int]:
+    def facts(self, ids: np.ndarray) -> Record:
         """What happened on the way, for the history."""
         last = self._last
         waited = set(ids.tolist()) - last.found.keys() - last.refused.keys()
-        return {"stragglers": len(waited), "refused": last.bad, "stray": last.stray}
+        counts = {"stragglers": len(waited), "refused": last.bad, "stray": last.stray}
+        if not self._looks_at_lengths:
+            return counts
+        far = np.intersect1d(np.array(self._far_out, int), ids)
+        return with_details({**counts, "outlying": len(far), "outlying_clients": far})
+
+    @property
+    def _looks_at_lengths(self) -> bool:
+        """Whether nothing else bounds replies. Whose is long must not show where the run is private."""
+        plain = type(self.task.algorithm.mean) is Mean
+        return plain and self.setup.account is None and self.limits.outlying is not None
+
+    @property
+    def leaves_out_far_ones(self) -> bool:
+        """Whether a reply that is far longer than the others counts as one that did not come."""
+        algorithm = self.task.algorithm
+        meant = algorithm.aggregate is not None or algorithm.needs_everyone
+        return self._looks_at_lengths and not meant
 
     # The run.
 
@@ -161,6 +188,16 @@ class RemoteCohort:
         """Of the run."""
         assert self._setup is not None, "take_part_in"
         return self._setup
+
+    def say_if_unbounded(self) -> None:
+        """A word where no reply is too long and that is not said to be meant."""
+        bounded = self.leaves_out_far_ones or self.setup.account is not None
+        if self.task.algorithm.aggregate is None and not bounded:
+            log.warning(
+                "deploy: within the norm that Limits allows, nothing bounds what one site can do to the "
+                "model; hf.Algorithm(aggregate=hf.aggregates.NormBounded()) does, and hf.aggregates.Mean() "
+                "says that this is meant."
+            )
 
     @functools.cached_property
     def run(self) -> str:
@@ -231,7 +268,8 @@ class RemoteCohort:
             asked.add(client, version)
         collect = Collector(self.transport, self.roster, self.patience)
         self._last = collect(t, list(asked.rounds), asked)
-        states = _stacked(clients, steps, self._last, asked.coded)
+        counted = self._looked_at(t, asked.sizes)
+        states = _stacked(clients, steps, counted, asked.coded)
         result = _closed(
             self._inner.mesh,
             placement.execution,
@@ -242,6 +280,25 @@ class RemoteCohort:
         )
         names = [frame.identity(asked.rounds[c]) if c in asked.rounds else "" for c in clients]
         return result._replace(client_states=_marked(marks, t + 1, names))
+
+    def _looked_at(self, t: int, sizes: dict[int, float]) -> dict[int, Tree]:
+        """The replies that count: not those far longer than others, where nothing else bounds them."""
+        found, times = self._last.found, self.limits.outlying
+        self._far_out = ()
+        if times is None or not self._looks_at_lengths:
+            return found
+        self._far_out = far_out({client: sizes[client] for client in found}, times)
+        out = self._far_out if self.leaves_out_far_ones else ()
+        for client in self._far_out:
+            log.warning(
+                "round %d, site %s: its reply has norm %.3g, over %g times the median of the others'; %s",
+                t + 1,
+                self.roster.names[client],
+                sizes[client],
+                times,
+                _LEFT_OUT if out else "it counts all the same",
+            )
+        return {client: reply for client, reply in found.items() if client not in out}
 
 
 class _AskedRound:
@@ -259,6 +316,7 @@ class _AskedRound:
         self.coded = shapes.coded
         self.unheard = () if inputs.algorithm.wire.hears_each else zeros(shapes.heard)
         self.rounds: dict[int, bytes] = {}
+        self.sizes: dict[int, float] = {}  # norms of replies
         self._expected: dict[int, Expected] = {}
 
     def add(self, client: int, base: Version) -> None:
@@ -293,22 +351,20 @@ class _AskedRound:
         if self._engine.read_begun(client, data):
             return None
         try:
-            return self._expected[client].read(data)
+            coded, self.sizes[client] = self._expected[client].read(data)
+            return coded
         except SiteRefusedError as refusal:
             self._engine.refused_by(client, refusal)
             raise
 
 
 def _stacked(
-    clients: np.ndarray, steps: np.ndarray, collected: Collected, like: Tree
+    clients: np.ndarray, steps: np.ndarray, found: dict[int, Tree], like: Tree
 ) -> ClientState:
     """What came for every slot of the program, and whether it did; zeros where nothing came."""
-    there = np.array(
-        [s > 0 and int(c) in collected.found for c, s in zip(clients, steps, strict=True)]
-    )
+    there = np.array([s > 0 and int(c) in found for c, s in zip(clients, steps, strict=True)])
     leaves = [
-        tree.leaves(collected.found[int(c)]) if ok else None
-        for c, ok in zip(clients, there, strict=True)
+        tree.leaves(found[int(c)]) if ok else None for c, ok in zip(clients, there, strict=True)
     ]
 
     def of_leaf(k: int, shape: Any) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -33,8 +32,6 @@ from holdfast.record.lock import refuse_held
 from holdfast.record.state import RunState
 from holdfast.saved.description import Columns
 from holdfast.trees import Tree
-
-log = logging.getLogger("holdfast.deploy")
 
 _SITES = "sites.json"
 _COLUMNS = "columns.json"
@@ -110,6 +107,7 @@ class Federation:
         """So many rounds, those before a restart included."""
         engine = self.engine
         engine.take_part_in(checked(self.experiment))
+        engine.say_if_unbounded()
         every = 1 if checkpoint is None else checkpoint.every
 
         def seen(state: RunState) -> None:
@@ -162,12 +160,6 @@ def federation(
             f"deploy: {experiment.algorithm.name} needs every site in every round, since its wire tells the "
             f"server only a mean over everybody; give quorum=1.0.",
             about=("quorum",),
-        )
-    if experiment.algorithm.aggregate is None:
-        log.warning(
-            "deploy: within the norm that Limits allows, nothing bounds what one site can do to the model; "
-            "hf.Algorithm(aggregate=hf.aggregates.NormBounded()) does, and hf.aggregates.Mean() says that "
-            "this is meant."
         )
     sizes = [roster.sizes[name] for name in names]
     there = elsewhere(clients.examples, sizes, names, clients.preprocessing, about)

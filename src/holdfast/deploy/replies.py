@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ from holdfast.core.keys import Purpose, client_key
 from holdfast.core.wire import Wire
 from holdfast.deploy import frame, messages
 from holdfast.deploy.frame import BadMessageError
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, first_wrong
 from holdfast.trees import Tree, finite, float_type, norm, signature
 
 _MOST_HEADER = 4096
@@ -29,17 +30,38 @@ class Limits:
         norm: of a reply, as a multiple of 1 plus the norm of the model. A method that diverges passes it in
             the end; one that does not, does not.
         examples: of one site.
+        outlying: how many times as long as the median of the other replies of its round a reply may be; a
+            longer one counts as one that did not come, unless the experiment has an `aggregate` or bounds
+            replies for privacy. None for any length.
     """
 
     norm: float = 1e6
     examples: int = 10**9
+    outlying: float | None = 10.0
 
     def __post_init__(self) -> None:
-        if not self.norm > 0 or self.examples < 1:
+        wrong = first_wrong(
+            norm=self.norm > 0,
+            examples=self.examples >= 1,
+            outlying=self.outlying is None or self.outlying >= 1,
+        )
+        if wrong:
+            (name,) = wrong
+            least = "of at least 1, or None" if name == "outlying" else "above 0"
             raise HoldfastError(
-                f"Limits: norm={self.norm}, examples={self.examples}; give numbers above 0.",
-                about=("norm" if not self.norm > 0 else "examples",),
+                f"Limits: {name}={getattr(self, str(name))}; give a number {least}.", about=wrong
             )
+
+
+def far_out(sizes: Mapping[int, float], times: float) -> tuple[int, ...]:
+    """Whose reply is so many times as long as the median of the others; of two in the middle the shorter
+    one is it. So the shortest is never far out, nor one alone."""
+    found = []
+    for client, size in sizes.items():
+        others = sorted(s for other, s in sizes.items() if other != client)
+        if others and size > times * others[(len(others) - 1) // 2] > 0:
+            found.append(client)
+    return tuple(sorted(found))
 
 
 @jax.jit
@@ -73,8 +95,8 @@ class Expected:
         """Bytes of its body."""
         return -(-self._wire.bits_up(self.payload) // 8)
 
-    def read(self, data: Any) -> Tree:
-        """What the wire makes of it; raises `BadMessageError` for what cannot be this reply."""
+    def read(self, data: Any) -> tuple[Tree, float]:
+        """What the wire makes of it, and its norm; raises `BadMessageError` for what cannot be this reply."""
         found = frame.unpack(data, self.length, _MOST_HEADER)
         read_refusal(found)
         reply = messages.Reply.read(found)
@@ -90,7 +112,7 @@ class Expected:
             raise NotFiniteError("its numbers were not finite before the wire")
         return self._numbers(reply.body)
 
-    def _numbers(self, body: bytes) -> Tree:
+    def _numbers(self, body: bytes) -> tuple[Tree, float]:
         key = client_key(self.key, np.int32(self.client), Purpose.WIRE)
         try:
             coded = tree.map(jnp.asarray, self._wire.unpack(body, self.payload, key))
@@ -106,7 +128,7 @@ class Expected:
             raise BadMessageError(
                 f"its norm is {float(size):.3g}, and {self.largest:.3g} is the most that is allowed"
             )
-        return jax.device_get(coded)
+        return jax.device_get(coded), float(size)
 
 
 class NotFiniteError(BadMessageError):

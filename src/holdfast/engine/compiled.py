@@ -77,7 +77,7 @@ def _spread(
     whole: Any = PartitionSpec()
     split: Any = PartitionSpec(_AXIS)
     examples = split if execution.examples_apart else whole
-    specs = Shared(shared.model, whole, whole, whole, whole, examples, whole)
+    specs = Shared(shared.model, whole, whole, whole, whole, examples, whole, whole)
     total, (states, judged) = jax.shard_map(
         on_device,
         mesh=mesh,

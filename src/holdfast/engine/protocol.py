@@ -12,6 +12,7 @@ import numpy as np
 from holdfast.core.client import Preparation
 from holdfast.core.round_types import ClientState, RoundInputs, RoundResult
 from holdfast.engine.layout import Execution, SlotLayout
+from holdfast.record.history import Record
 from holdfast.trees import Tree
 
 # Of every client of a round, or of each.
@@ -86,5 +87,5 @@ class RemoteEngine(Protocol):
     def counted(self, ids: np.ndarray, down: Bits, up: Bits) -> tuple[Bits, Bits]:
         """Of the bits of the last round those that travelled: not everybody may have been reached."""
 
-    def facts(self, ids: np.ndarray) -> dict[str, int]:
+    def facts(self, ids: np.ndarray) -> Record:
         """What else is to be told of the last round with these clients."""

@@ -233,6 +233,8 @@ def _checked(given: Experiment) -> Setup:
     selection = _selection(given, algorithm, clients, params) if given.select else None
     count = 1 if clients.populations is None else len(clients.populations)
     _check_gathering(algorithm, count, engine)
+    if given.attack is not None:
+        _check_conspiring(given.attack, engine)
     algorithm = watched(algorithm, evaluators, count)
     now = hyper.at_round(algorithm, 0)
     begun = template(now, params, any(e.keeps_last_models for e in evaluators))
@@ -284,6 +286,13 @@ def _liars(given: Experiment, attack: Attack) -> tuple[int, ...]:
         raise HoldfastError(
             f"simulate: {type(attack).__name__} changes labels, and joined populations have examples of "
             f"their own kinds; use an attack on replies, such as hf.attacks.SignFlip.",
+            about=("attack",),
+        )
+    name = type(attack).__name__
+    if attack.conspires and given.clients.populations is not None:
+        raise HoldfastError(
+            f"simulate: {name} takes means over all honest replies, and joined populations have replies of "
+            f"their own kinds; use hf.attacks.SignFlip.",
             about=("attack",),
         )
     if attack.on_replies and not given.algorithm.wire.hears_each:
@@ -350,6 +359,16 @@ def _check_gathering(algorithm: Algorithm, populations: int, engine: Engine) -> 
             f"{algorithm.name}: {type(mean).__name__} needs all replies in one place, and this run has "
             f"{processes.count()} processes; use one, or hf.aggregates.NormBounded.",
             about=("algorithm", "aggregate"),
+        )
+
+
+def _check_conspiring(attack: Attack, engine: Engine) -> None:
+    """Refuse liars who look at all replies where those are not all in one place."""
+    if attack.conspires and isinstance(engine, CompiledEngine) and engine.mesh.size > 1:
+        raise HoldfastError(
+            f"simulate: {type(attack).__name__} would round by how many devices there are, and there are "
+            f"{engine.mesh.size}; give engine=hf.Engine(devices=1), or [engine] devices = 1.",
+            about=("attack",),
         )
 
 

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from holdfast.attacks.attack import RoundWithLiars
+from holdfast.attacks.overheard import Overheard
 from holdfast.client_states.states import ClientStates
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
@@ -196,6 +197,7 @@ class Simulation:
             server_work=None if server is None else server.work(t, setup.params),
             server_loss=None if server is None else server.server.objective,
             client_round=self._client_round,
+            overhear=self._overhear,
             population_weights=self._population_weights,
             noise_key=setup.algorithm.wire.noise_key(self.experiment.seed, t),
         )
@@ -249,7 +251,7 @@ class Simulation:
             )
         cohort = tuple(int(i) for i in plan.ids)
         bits_down, bits_up = self.traffic.of_round(now, state, plan.ids)
-        told: dict[str, int] = {}
+        told: Record = {}
         less = _made_less_of(plan.clients, result) if len(plan.ids) else {}
         if self.remote is not None:
             bits_down, bits_up = self.remote.counted(plan.ids, bits_down, bits_up)
@@ -258,7 +260,9 @@ class Simulation:
         state = dataclasses.replace(state, round=t + 1, ledger=state.ledger.record(entry))
         seconds = time.perf_counter() - began - compiling.seconds
         measured = self._evaluate(state)
-        details = {**measured.pop(DETAILS, {}), **less.pop(DETAILS, {})}
+        details: Record = {}
+        for found in (measured, less, told):
+            details |= found.pop(DETAILS, {})
         if details:
             measured[DETAILS] = details
         record = {"round": t + 1, **measured} | {
@@ -336,6 +340,15 @@ class Simulation:
         if attack is None or not attack.on_replies:
             return found
         return RoundWithLiars(attack, self.setup.liars, found or client_round)
+
+    @functools.cached_property
+    def _overhear(self) -> Overheard | None:
+        """What liars find out of a round before it, if they do."""
+        selection, attack = self.setup.selection, self.experiment.attack
+        if attack is None or not attack.conspires:
+            return None
+        honest = client_round if selection is None else selection.client_round
+        return Overheard(attack, self.setup.liars, honest)
 
     @functools.cached_property
     def _population_weights(self) -> np.ndarray | None:

@@ -32,6 +32,7 @@ BOOKKEEPING = frozenset(
         "stragglers",
         "refused",
         "stray",
+        "outlying",
         "epsilon",
         "mflop",
         "mflop_per_client",

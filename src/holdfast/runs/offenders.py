@@ -7,7 +7,11 @@ from holdfast.runs.flags import Flag
 from holdfast.runs.results import MethodResult, Results
 from holdfast.runs.sites import names_of_clients
 
-_WORDS = {"bounded_clients": "bounded", "unselected_clients": "not selected"}
+_WORDS = {
+    "bounded_clients": "bounded",
+    "unselected_clients": "not selected",
+    "outlying_clients": "far longer than the others'",
+}
 _AT_LEAST = 3  # rounds
 _NAMED = 5
 
