@@ -8,9 +8,12 @@ import pytest
 import holdfast as hf
 from holdfast.deploy import frame
 from holdfast.deploy.replies import far_out
+from holdfast.runs import results
+from holdfast.runs.in_memory import write
+from holdfast.runs.offenders import offenders
 from tests.deploy.federations import ROUNDS, experiment, sites, state_at_site
 from tests.deploy.test_untrusted import forged
-from tests.problems import same_bits
+from tests.problems import same_bits, tiny_clients
 
 MEANS = {
     "bounded": hf.aggregates.NormBounded(factor=1.0),
@@ -88,7 +91,8 @@ def not_finite(data):
 
 @pytest.mark.parametrize("name", ["fedavg", "scaffold"])
 def test_a_reply_far_longer_than_the_others_is_as_if_it_had_not_come(name, tmp_path, caplog):
-    given = experiment(name)
+    measured = hf.evaluate.on(tiny_clients().examples, every=3)
+    given = experiment(name, evaluate=measured)
     far, absent = (
         hf.deploy.run(given, Changed(sites(given, tmp_path / change.__name__), change), rounds=3)
         for change in (thousandfold, not_finite)
@@ -101,6 +105,9 @@ def test_a_reply_far_longer_than_the_others_is_as_if_it_had_not_come(name, tmp_p
     assert absent.history["outlying"].tolist() == [0] * 3
     assert caplog.text.count("site 1: its reply has norm") == 3
     assert caplog.text.count("it is left out") == 3
+    write({name: (far,)}, tmp_path / "results")
+    (named,) = offenders(results.load([tmp_path / "results"]))
+    assert "client 1 (3 of 3 rounds) were outlying" in named.text
     # What it remembers it goes on with only when the server has taken its reply.
     assert 1 not in far.state.client_states.touched
 

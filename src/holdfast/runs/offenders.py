@@ -10,7 +10,7 @@ from holdfast.runs.sites import names_of_clients
 _WORDS = {
     "bounded_clients": "bounded",
     "unselected_clients": "not selected",
-    "outlying_clients": "far longer than the others'",
+    "outlying_clients": "outlying",
 }
 _AT_LEAST = 3  # rounds
 _NAMED = 5
