@@ -50,6 +50,7 @@ deploy-test: deploy-check
 	.venv-flower/bin/python -m tests.deploy.live
 	.venv-flower/bin/python -m tests.deploy.interrupts
 	.venv-flower/bin/python -m tests.deploy.methods
+	.venv-flower/bin/python -m tests.deploy.frameworks
 	.venv-flower/bin/python -m tests.deploy.kills
 
 lint: $(TOOLS)

@@ -185,6 +185,7 @@ def check(there: ByHand, folder: Path) -> None:
     assert f"round={done} " not in said
     said = there.said("status")
     assert said.count("online") == len(SITES)
+    expect(said, *(f"site {name}  " for name in SITES))
     expect(said, "finished:completed", "finished:failed", "finished:stopped")
 
     given, expected = simulated(folder, rounds)

@@ -7,8 +7,10 @@ import sys
 import threading
 
 import pytest
+from typer.testing import CliRunner
 
 import holdfast as hf
+from holdfast.cli import app
 from holdfast.deploy.connection import Connection
 from holdfast.deploy.keys import write_keys
 
@@ -104,6 +106,18 @@ def test_certificates(tmp_path, superlink):
         Connection(tmp_path, address, tmp_path / "ca.crt")
 
 
+def test_a_certificate_fits_what_sites_and_the_server_itself_reach_it_by(tmp_path):
+    x509 = pytest.importorskip("cryptography.x509")
+    keys = tmp_path / "keys"
+    words = ["deploy", "keys", str(keys), "--site", "north", "--host", "fed.example.org"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    found = x509.load_pem_x509_certificate((keys / "server.crt").read_bytes())
+    names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["fed.example.org", "localhost"]
+    assert [str(ip) for ip in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
+
+
 # A run whose stream of lines breaks twice, and whose SuperLink does not answer once.
 _FLWR = """\
 #!{python}
@@ -162,3 +176,26 @@ def test_a_server_that_is_gone_is_said(stand_in, tmp_path):
     why = "No heartbeat received from the task"
     _, error = followed(stand_in, tmp_path, "finished:failed", why)
     assert "submit it again (holdfast deploy resume), and it goes on from its folder" in error
+
+
+_NODES = """\
+#!{python}
+import json, sys
+if sys.argv[1:3] == ["supernode", "register"]:
+    number = 7 if sys.argv[3].endswith("north.pub") else 8
+    print("done\\n" + json.dumps({{"success": True, "node-id": number}}))
+else:
+    nodes = [{{"node-id": str(n), "status": "online"}} for n in (8, 9)]
+    print(json.dumps({{"success": True, "nodes": nodes}}))
+"""
+
+
+def test_sites_are_listed_by_the_names_of_their_keys(stand_in, tmp_path):
+    (stand_in / "flwr").write_text(_NODES.format(python=sys.executable))
+    (stand_in / "flwr").chmod(0o755)
+    link = Connection(tmp_path, "127.0.0.1:1", None)
+    for name in ("north", "south"):
+        link.register(tmp_path / f"{name}.pub")
+    # A site that somebody else registered has no name here.
+    again = Connection(tmp_path, "127.0.0.1:1", None)
+    assert [(s["node-id"], s["name"]) for s in again.sites()] == [("8", "south"), ("9", "")]

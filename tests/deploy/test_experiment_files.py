@@ -61,6 +61,7 @@ def test_the_file_that_is_simulated_is_deployed(case, tmp_path):
     about = json.loads(next(results.glob("methods/*/seed-0/clients.json")).read_text())
     assert about["name"] == list(study.clients.names or ("0", "1", "2"))
     assert about["examples"] == study.clients.sizes.tolist()
+    assert json.loads((results / "methods.json").read_text())["metric"] == study.metric
     # The models that sites would use, and the server's.
     for number, site in enumerate(sites):
         saved = hf.load(site.folder / deployed.experiment.engine.run / "model.safetensors")

@@ -55,6 +55,11 @@ def kill_when(process, folder, pattern):
     os.kill(process, signal.SIGKILL)
 
 
+def kept_programs(folder):
+    """What sites have compiled and kept."""
+    return {*folder.glob("sites/*/compiled/*-cache")}
+
+
 @needs_flower
 def test_a_federation_with_tls_and_keys_comes_to_the_simulation(tmp_path, monkeypatch):
     """Two runs, the second going on from the first; a site without a registered key is turned away, and the
@@ -82,12 +87,17 @@ def test_a_federation_with_tls_and_keys_comes_to_the_simulation(tmp_path, monkey
         )  # fmt: skip
         try:
             said = list(federation.connection.run(folder / "app", rounds=1, folder=run))
-            assert any(line.startswith("holdfast round=1 ") for line in said)
+            (told,) = [line for line in said if line.startswith("holdfast round=")]
+            assert told.startswith("holdfast round=1 ")
+            assert "personal_accuracy=" in told
+            assert "details" not in told
             assert stranger.wait(300) != 0
         finally:
             end(stranger)
         there = federation.started(SITE_PROCESS)
         assert len(there) == len(SITES)
+        compiled = kept_programs(folder)
+        assert len(compiled) > 10
         # As soon as a site has its new state on its disk, whether or not its reply has left.
         (killed,) = set(there) & {*federation.started("north.toml")}
         state = folder / "sites" / "north"
@@ -101,6 +111,8 @@ def test_a_federation_with_tls_and_keys_comes_to_the_simulation(tmp_path, monkey
         now = federation.started(SITE_PROCESS)
         assert len(now) == len(SITES)
         assert set(now) & set(there) == set(there) - {killed}
+        # Nobody compiled anything again, a new process at a site included.
+        assert kept_programs(folder) == compiled
     given, expected = simulated(folder, 2)
     found = resumed(folder, given, 2)
     assert same_bits(found.params, expected.params)

@@ -57,3 +57,35 @@ def test_a_cohort_of_some_sites_is_that_of_the_simulation(tmp_path):
     assert same_bits(deployed.params, simulated.params)
     assert same_bits(deployed.state.server, simulated.state.server)
     assert deployed.ledger.entries == simulated.ledger.entries
+
+
+def test_a_site_compiles_its_half_in_its_first_round_alone(tmp_path):
+    from jax import monitoring
+
+    from holdfast.deploy import frame
+
+    compiled, programs = [], {}
+
+    def note(event, seconds, **_):
+        if event == "/jax/core/compile/backend_compile_duration":
+            compiled.append(seconds)
+
+    class Watched(hf.deploy.InProcess):
+        def send(self, address, data):
+            before = len(compiled)
+            ticket = super().send(address, data)
+            header = frame.unpack(data, 1 << 20).header
+            if header["kind"] == "round":
+                counts = programs.setdefault(header["round"], [])
+                counts.append(len(compiled) - before)
+            return ticket
+
+    # A learning rate that no other test has, so that nothing is known yet.
+    given = experiment("scaffold", local=hf.Local(learning_rate=0.1234, epochs=2, batch_size=3))
+    monitoring.register_event_duration_secs_listener(note)
+    try:
+        hf.deploy.run(given, Watched(sites(given, tmp_path)), rounds=3)
+    finally:
+        monitoring.unregister_event_duration_listener(note)
+    assert all(programs[0])
+    assert programs[1] == programs[2] == [0, 0, 0]

@@ -1,13 +1,14 @@
 """`holdfast deploy`: the same experiment at real sites, on Flower."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from holdfast.cli.console import err, out, said_in_one_line
+from holdfast.cli.following import line, show
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -28,7 +29,17 @@ Insecure = Annotated[
     bool, typer.Option("--insecure", help="Without TLS and keys; on this machine only.")
 ]
 Rounds = Annotated[
-    int, typer.Option(min=1, help="Number of rounds, those before a restart included.")
+    int | None,
+    typer.Option(
+        min=1,
+        help="Number of rounds, those before a restart included; as the app says if not given.",
+    ),
+]
+Method = Annotated[
+    str | None,
+    typer.Option(
+        help="Which method of an experiment file, by its label; as the app says if not given."
+    ),
 ]
 Home = Annotated[Path, typer.Option(help="For Flower's own files.")]
 
@@ -64,6 +75,9 @@ def new(
 
         made = write_federation_of(folder, experiment)
         out.print(f"sites: {escape(', '.join(made.names))}", highlight=False)
+        if len(made.labels) > 1:
+            first, *others = map(escape, made.labels)
+            out.print(f"method: {first}; another by --method: {', '.join(others)}", highlight=False)
         out.print(
             f"digest of the experiment, for \\[allow] of a site: {made.digest}", highlight=False
         )
@@ -76,8 +90,11 @@ def keys(
     folder: Annotated[Path, typer.Argument(help="Where they go.")],
     site: Annotated[list[str], typer.Option(help="Name of a site; give several.")],
     host: Annotated[
-        list[str], typer.Option(help="Names and addresses under which sites reach the server.")
-    ] = ["localhost", "127.0.0.1"],  # noqa: B006
+        list[str],
+        typer.Option(
+            help="Name or address under which sites reach the server; localhost and 127.0.0.1 besides."
+        ),
+    ] = [],  # noqa: B006
 ) -> None:
     """Make certificates and a key for every site; what is there stays.
 
@@ -87,14 +104,16 @@ def keys(
     """
     from holdfast.deploy.keys import write_keys
 
-    for path in write_keys(folder, site, host):
+    # Where the server's own processes and commands reach its SuperLink, behind a proxy.
+    for path in write_keys(folder, site, [*dict.fromkeys([*host, "localhost", "127.0.0.1"])]):
         out.print(f"wrote {escape(str(path))}")
     out.print("ca.crt goes to every site, NAME.key to its own site; all else stays at the server.")
 
 
 def local(
     folder: Annotated[Path, typer.Argument(help="A folder of `holdfast deploy new`.")],
-    rounds: Rounds = 5,
+    rounds: Rounds = None,
+    method: Method = None,
     sites: Annotated[
         int | None,
         typer.Option(min=1, help="How many; the folder is written first if it is not there."),
@@ -112,6 +131,8 @@ def local(
     [bold]holdfast deploy local federation --sites 3[/]
     """
     from holdfast.deploy.local import LocalFederation
+    from holdfast.deploy.starting import run_config
+    from holdfast.sweeps.naming import folder_name
 
     if sites is not None and not folder.exists():
         new(folder, sites=sites)
@@ -125,7 +146,9 @@ def local(
             f"{folder} has {len(files)} sites, and --sites says {sites}; leave it out, or name a folder "
             f"that is not there yet."
         )
-    saved = (folder / "run").resolve()
+    given = run_config(folder / "app", rounds, method)
+    # Of every method that is named a run of its own, for `holdfast compare`.
+    saved = folder / ("run" if method is None else f"run-{folder_name(method)}")
     out.print(
         f"starting a SuperLink and {len(files)} sites; logs are in {folder / 'local'}",
         markup=False,
@@ -134,18 +157,20 @@ def local(
     )
     try:
         with LocalFederation(folder / "local", files, insecure) as federation:
-            lines = federation.connection.run(folder / "app", rounds=rounds, folder=str(saved))
-            _shown(lines, folder.name or "run", rounds)
+            lines = federation.connection.run(
+                folder / "app", **given | {"folder": str(saved.resolve())}
+            )
+            show(lines, folder.name or "run", int(given["rounds"]))
     except KeyboardInterrupt:
         err.print(
             f"stopped, and so is all that was started; go on with: holdfast deploy local {folder} "
-            f"--rounds {rounds}",
+            f"--rounds {given['rounds']}{f' --method {method}' if method else ''}",
             markup=False,
             highlight=False,
             soft_wrap=True,
         )
         raise typer.Exit(130) from None
-    results = folder / "run" / "results"
+    results = saved / "results"
     out.print(f"results   {results}", markup=False, highlight=False, soft_wrap=True)
     out.print(
         f"look at it: holdfast report {results}", markup=False, highlight=False, soft_wrap=True
@@ -157,7 +182,8 @@ def run(
     folder: Annotated[Path, typer.Option(help="The run's folder, on the SuperLink's machine.")],
     superlink: Superlink = "127.0.0.1:8000",
     certificate: Certificate = None,
-    rounds: Rounds = 10,
+    rounds: Rounds = None,
+    method: Method = None,
     quorum: Annotated[
         float | None, typer.Option(help="Share of the sites whose replies are enough.")
     ] = None,
@@ -173,8 +199,10 @@ def run(
 
     Example:
 
-    [bold]holdfast deploy run app --folder /srv/runs/trial --superlink fed:8000 --ca keys/ca.crt[/]
+    [bold]holdfast deploy run app --folder runs/trial --superlink fed:8000 --ca keys/ca.crt[/]
     """
+    from holdfast.deploy.starting import run_config
+
     if not (app_folder / "pyproject.toml").is_file():
         raise HoldfastError(
             f"{app_folder} is no app: it has no pyproject.toml; make one with holdfast deploy new."
@@ -193,14 +221,14 @@ def run(
             highlight=False,
             soft_wrap=True,
         )
-    given: dict[str, str | float] = {"rounds": rounds, "folder": str(folder.resolve())}
+    given = run_config(app_folder, rounds, method) | {"folder": str(folder.resolve())}
     for name, value in (("quorum", quorum), ("deadline", deadline)):
         if value is not None:
             given[name] = value
     number = connection.submit(app_folder, **given)
     err.print(f"run {number}", highlight=False)
     try:
-        _shown(connection.follow(number), folder.name, rounds)
+        show(connection.follow(number), folder.name, int(given["rounds"]))
     except KeyboardInterrupt:
         err.print(
             f"no longer shown; run {number} goes on. End it: FLWR_HOME={home / 'flower'} flwr stop {number}",
@@ -229,7 +257,7 @@ def register(
             raise HoldfastError(f"deploy: there is no key {one}; holdfast deploy keys makes them.")
     connection = _connection(home, superlink, certificate, insecure)
     for one in key:
-        connection.flwr("supernode", "register", str(one))
+        connection.register(one)
         out.print(f"registered {one}", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -248,18 +276,15 @@ def status(
     connection = _connection(home, superlink, certificate, insecure)
     sites, runs = connection.sites(), connection.runs()
     if not sites:
-        _line("no site is registered")
+        line("no site is registered")
     for site in sites:
         since = site["online-at"] if site["status"] == "online" else site["offline-at"]
-        _line(f"site {site['node-id']}  {site['status']}  since {since}")
+        called = f"{site['name']}  {site['node-id']}".strip()
+        line(f"site {called}  {site['status']}  since {since}")
     if not runs:
-        _line("no run was submitted")
+        line("no run was submitted")
     for one in runs:
-        _line(f"run {one['run-id']}  {one['status']}  {one['fab-name']}  {one['status-details']}")
-
-
-def _line(words: str) -> None:
-    out.print(words.rstrip(), markup=False, highlight=False, soft_wrap=True)
+        line(f"run {one['run-id']}  {one['status']}  {one['fab-name']}  {one['status-details']}")
 
 
 def _connection(
@@ -274,47 +299,6 @@ def _connection(
     connection = Connection(home, superlink, None if insecure else certificate)
     connection.check()
     return connection
-
-
-def _shown(lines: Iterable[str], name: str, rounds: int) -> None:
-    """The rounds of a run while it goes on: bars in a terminal, else a line each; and what is wrong.
-
-    What Flower says of itself is left out.
-    """
-    from holdfast.record.progress import of_command
-
-    metrics = ("accuracy", "personal_accuracy", "loss", "personal_loss")
-    total, record = 0.0, dict[str, Any]()
-    with of_command(err, 1, rounds, *metrics) as progress:
-        progress.begin(name)
-        for line in lines:
-            said = _round(line)
-            if said:
-                record = said
-                total += said.get("bytes_down", 0.0) + said.get("bytes_up", 0.0)
-                if progress.is_shown:
-                    progress.hear(name, int(said["round"]), said, total)
-                else:
-                    _line(line.removeprefix("holdfast "))
-            elif line.startswith(("round ", "deploy: ", "holdfast: ")):
-                err.print(line, markup=False, highlight=False, soft_wrap=True)
-        last = "  ".join(f"{m} {record[m]:.3f}" for m in metrics if m in record)
-        progress.end(f"{int(record.get('round', rounds))} rounds  {last}".rstrip())
-
-
-def _round(line: str) -> dict[str, Any]:
-    """What a server says of a round; nothing if the line is another."""
-    words = line.split()
-    if words[:1] != ["holdfast"] or not words[1:] or not words[1].startswith("round="):
-        return {}
-    found: dict[str, Any] = {}
-    for word in words[1:]:
-        name, _, value = word.partition("=")
-        try:
-            found[name] = float(value)
-        except ValueError:
-            continue
-    return found if "round" in found else {}
 
 
 _COMMANDS: dict[str, Callable[..., None]] = {

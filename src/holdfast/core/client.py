@@ -117,6 +117,9 @@ def client_round(shared: Shared, mine: Algorithm, state: ClientState, slot: Slot
     `mine` is the algorithm with this client's own numbers (`hyper.of_client`).
     """
     at, tilt, grad = before_training(shared, mine, state, slot)
+    # Rounded before the first step in any program: a site's own is another one than a simulation's, which
+    # would add and multiply in other places.
+    tilt = lax.optimization_barrier(tilt)
     assert isinstance(shared.steps, Steps)
     y, path = solve(shared.steps, grad, shared.x, tilt, slot.steps)
     key = client_key(shared.key, slot.client, Purpose.WIRE)

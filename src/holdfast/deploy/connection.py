@@ -19,6 +19,7 @@ from typing import Any
 
 from holdfast.deploy.ending import end
 from holdfast.errors import HoldfastError
+from holdfast.record.files import write_whole
 
 _CONNECTION = "holdfast"
 QUIET = {
@@ -152,9 +153,35 @@ class Connection:
             raise HoldfastError(f"deploy: flwr {' '.join(arguments[:2])} failed: {said[-300:]}")
         return done.stdout
 
+    def register(self, key: Path) -> None:
+        """Let a site in by its public key, whose file has its name: Flower lists sites by numbers."""
+        found = self._json("supernode", "register", str(key))
+        names = self._names() | {str(found.get("node-id")): key.stem}
+        write_whole(self._named, json.dumps(names, indent=1) + "\n")
+
     def sites(self) -> list[dict[str, Any]]:
-        """Registered sites and those that are there, each with Flower's `node-id` and `status`."""
-        return self._listed("nodes", "supernode", "list")
+        """Registered sites and those that are there, each with Flower's `node-id` and `status`, and with the
+        `name` by which it was registered from here."""
+        names = self._names()
+        return [
+            one | {"name": names.get(str(one["node-id"]), "")}
+            for one in self._listed("nodes", "supernode", "list")
+        ]
+
+    @property
+    def _named(self) -> Path:
+        return Path(self.environment["FLWR_HOME"]) / "sites.json"
+
+    def _names(self) -> dict[str, str]:
+        try:
+            found = json.loads(self._named.read_text())
+        except FileNotFoundError:
+            return {}
+        except ValueError:
+            raise HoldfastError(
+                f"deploy: {self._named} cannot be read; delete it, and sites are listed by numbers."
+            ) from None
+        return {str(number): str(name) for number, name in found.items()}
 
     def runs(self) -> list[dict[str, Any]]:
         """Runs that were submitted, each with Flower's `run-id` and `status`."""

@@ -1,5 +1,6 @@
 """A federation to start from: an app of a few lines, and three sites with made-up shares of the digits."""
 
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -115,3 +116,25 @@ def write_federation(folder: Path, sites: int = len(SITES)) -> None:
             test_y=own.y[held].astype(np.int32),
         )
         (places / f"{name}.toml").write_text(_SITE.format(name=name))
+
+
+@file_errors_said()
+def run_config(app_folder: Path, rounds: int | None, method: str | None) -> dict[str, str | float]:
+    """What of the app's own run configuration is given otherwise, and its number of rounds."""
+    path = app_folder / "pyproject.toml"
+    try:
+        own = tomllib.loads(path.read_text("utf-8"))["tool"]["flwr"]["app"]["config"]
+        given: dict[str, str | float] = {"rounds": int(own["rounds"] if rounds is None else rounds)}
+    except (ValueError, KeyError, TypeError):
+        raise HoldfastError(
+            f"{path} has no `rounds` under [tool.flwr.app.config]; give it there, as holdfast deploy new "
+            f"does."
+        ) from None
+    if method is not None:
+        if "method" not in own:
+            raise HoldfastError(
+                f"--method {method}: {app_folder} is no app of an experiment file, and has one method; leave "
+                f"--method out."
+            )
+        given["method"] = method
+    return given

@@ -85,8 +85,8 @@ class Progress:
         """Whether there are bars, which move with every round."""
         return self._all is not None
 
-    def begin(self, label: str) -> None:
-        """A run begins."""
+    def begin(self, label: str, measured: str = "compiling") -> None:
+        """A run begins; what it does before its first round, in a word."""
         with self._lock:
             self._label, self._at[label] = label, 0
             self._since.pop(label, None)
@@ -94,7 +94,7 @@ class Progress:
             if self._run is not None:
                 self._forget(label)
                 self._tasks[label] = self._run.add_task(
-                    f"{label:24}", total=self._rounds, measured="compiling"
+                    f"{label:24}", total=self._rounds, measured=measured
                 )
 
     def advance(self, state: RunState) -> None:

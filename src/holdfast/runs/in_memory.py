@@ -13,6 +13,7 @@ import tomlkit
 from holdfast.core.wire import Wire
 from holdfast.data.clients import Clients, count
 from holdfast.data.held_out import matched_test
+from holdfast.deploy.evaluation import HeldOut
 from holdfast.deploy.federate import Elsewhere
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.objective import adapts_by, averages_over
@@ -148,7 +149,15 @@ def metric_of(methods: Methods) -> str:
     # Whose clients use models of their own is judged by those, if they were measured.
     own = f"personal_{plain}"
     everywhere = all(own in run.history.columns for runs in methods.values() for run in runs)
-    return own if everywhere and roles & {"alone", "personal"} else plain
+    judged = roles & {"alone", "personal"} or any(map(_asks_personal, methods.values()))
+    return own if everywhere and judged else plain
+
+
+def _asks_personal(runs: tuple[Run, ...]) -> bool:
+    """Whether a deployed experiment file says `personal`, by which its simulation is judged too."""
+    asked = runs[0].experiment.evaluate
+    several = asked if isinstance(asked, list | tuple) else [asked]
+    return any(isinstance(one, HeldOut) and one.personal and one.server for one in several)
 
 
 def write(methods: Methods, path: Path) -> RunFolder:
