@@ -135,8 +135,14 @@ def layers(u: Tree) -> dict[str, tuple[int, ...]]:
     A layer has the leaves whose paths differ in the last part only (`hidden_0/kernel` and `hidden_0/bias`
     are `hidden_0`); a leaf without a part before it is a layer of its own.
     """
+    return dict(_layers(tree.structure(u)))
+
+
+@functools.lru_cache(maxsize=64)
+def _layers(structure: Any) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
-    for number, path in enumerate(paths(u)):
+    names = paths(tree.unflatten(structure, range(structure.num_leaves)))
+    for number, path in enumerate(names):
         layer = path.rpartition("/")[0] or path
         found[layer] = (*found.get(layer, ()), number)
     return found

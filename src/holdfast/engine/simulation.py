@@ -304,20 +304,21 @@ class Simulation:
     def view(self, state: RunState) -> EvaluationView:
         """What evaluators look at."""
         setup, t = self.setup, state.round
-        now = hyper.at_round(setup.algorithm, t)
+        # With what costs nothing until it is asked for: some look at every round, however short.
+        now = functools.cache(lambda: hyper.at_round(setup.algorithm, t))
         view = EvaluationView(
             model=self.experiment.model,
             state=state,
             weights=self._weights,
             votes=self._votes,
             weights_of=self._weights_of,
-            personal=lambda client, adapt=setup.adapt: self._personal(now, state, client, adapt),
+            personal=lambda client, adapt=setup.adapt: self._personal(now(), state, client, adapt),
             adapted=lambda params, client, local: self._adapted(t, params, client, local),
             coming_cohort=lambda: self.planner(t).clients,
             data_of=lambda clients: self.feed(setup.batches, t, clients, 1),
             server_data=lambda: self._server_data(t),
             flops_of=lambda clients: self._work.of_clients(t - 1, clients),
-            key=round_key(self.experiment.seed, t),
+            coming_key=lambda: round_key(self.experiment.seed, t),
         )
         if self.remote is not None:
             view = view._replace(personal=_stays, adapted=_stays, data_of=_stays)

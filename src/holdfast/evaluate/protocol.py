@@ -57,8 +57,13 @@ class EvaluationView(NamedTuple):
     server_data: Callable[[], ServerData | None]
     # Floating-point operations of each of these clients in the round before.
     flops_of: Callable[[np.ndarray], np.ndarray]
-    # Of the coming round.
-    key: jax.Array
+    # Of the coming round: `view.key`.
+    coming_key: Callable[[], jax.Array]
+
+    @property
+    def key(self) -> jax.Array:
+        """That of the coming round, for what is drawn."""
+        return self.coming_key()
 
     def __getattr__(self, name: str) -> NoReturn:
         if name in _FORMER:
