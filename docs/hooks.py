@@ -150,6 +150,8 @@ def method(name: str) -> str:
     lines = [f"# {name}", "", page.title, "", *body(page)]
     if page.travels:
         lines += ["## What travels", "", sentence(page.travels), ""]
+    if page.tells:
+        lines += ["## What it tells of a client", "", sentence(page.tells), ""]
     lines += ["## Arguments", "", *arguments(page)]
     if page.reduces_to:
         lines += ["## Reduces to", "", sentence(page.reduces_to), ""]
@@ -209,6 +211,8 @@ def name_entry(kind: str, name: str) -> list[str]:
         lines += body(page)
         if page.travels:
             lines += [f"*Travels:* {page.travels}", ""]
+        if page.tells:
+            lines += [f"*Tells:* {page.tells}", ""]
         lines += arguments(page)
     lines += [*in_file(kind, name), "```python", signature(page), "```"]
     if page.example:

@@ -60,7 +60,7 @@ from holdfast.models.model import Model
 from holdfast.record.checkpoint import Checkpoint, from_bytes, to_bytes
 from holdfast.record.ledger import Entry
 from holdfast.record.state import RunState
-from holdfast.trees import Tree, describe_shapes, nbytes, signature
+from holdfast.trees import Tree, describe_shapes, finite, nbytes, signature
 
 __all__ = ["CHECKS", "Case", "ConformanceError", "Report", "check"]
 
@@ -463,7 +463,8 @@ def _fragile(model: Model) -> Model:
 
 
 def _check_poison(case: Case) -> None:
-    """A client whose numbers are not finite is left out: as if it had not replied."""
+    """A client whose numbers are not finite is left out: as if it had not replied. Where that would tell of
+    its data, it replies with what is finite."""
     given = case.experiment
     x = np.array(given.clients.examples.x)
     x[given.clients.rows(1)] = _SICK
@@ -476,6 +477,14 @@ def _check_poison(case: Case) -> None:
         except RoundFailedError:
             return
         raise AssertionError("a round without one finite reply goes on")
+    if given.algorithm.wire.always_finite:
+        run = case.run()
+        kept = (run.params, run.client_states[1])
+        if any(run.history["left_out"]) or not bool(finite(kept)):
+            raise AssertionError(
+                f"a poisoned client was left out in {list(run.history['left_out'])}, or was not harmless"
+            )
+        return
     healthy = [i for i in range(len(sick)) if i != 1]
     with warnings.catch_warnings():
         # A sick client cannot prepare, and says so.

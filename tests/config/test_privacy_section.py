@@ -82,12 +82,33 @@ def test_noise_is_found_for_the_rounds_of_the_file(tmp_path):
     assert (wire.rounds, wire.epsilon, wire.noise_multiplier) == (5, 2.0, None)
 
 
+def test_local_noise_of_every_reply(tmp_path):
+    text = FILE.replace("noise_multiplier = 2.0", 'noise = "local"').replace(" 2.0", " 9.0", 1)
+    (tmp_path / "e.toml").write_text(text)
+    out = tmp_path / "out"
+    command = ["run", str(tmp_path / "e.toml"), "--out", str(out), "--no-report"]
+    result = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    folder = RunFolder.open(out)
+    told = folder.seeds(study(read(tmp_path / "e.toml", [])).methods[0].folder)[0].privacy()
+    # Noise was found for a client that is there in all five rounds, and nobody was.
+    assert 0 < told["rounds"] <= 5
+    assert told["noise_in_reply"] == told["noise_multiplier"] * 0.5
+    facts = content(load([out]))["settings"][0]["facts"]
+    said = [fact["text"] for fact in facts if fact["about"].startswith("Privacy")]
+    assert len(said) == 1
+    assert "towards the server too" in said[0]
+    assert "in every number of every reply" in said[0]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ("privacy.delta=0.5", "delta=0.5 for 12 clients"),
         ("privacy.clipp=1.0", "unknown key `clipp`"),
         ("privacy.clip=0", "clip"),
+        ("privacy.replies=3", "is for noise"),
+        ('privacy={noise="local",clip=1.0,delta=1e-3,epsilon=8.0,secret="s"}', "is for noise"),
         ('cohort={name="schedule",rounds=[[0,1]]}', "no account of that is known"),
         ("algorithm.feddyn.weighting='examples'", "without a cap"),
     ],

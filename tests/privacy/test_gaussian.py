@@ -9,7 +9,7 @@ import pytest
 
 import holdfast as hf
 from holdfast import privacy
-from holdfast.privacy.gaussian import noisy
+from holdfast.privacy.asked import noisy
 from holdfast.testing import CHECKS, check
 from tests import problems
 
@@ -261,6 +261,7 @@ def test_what_voids_the_guarantee_is_refused():
         gaussian().beside(hf.Algorithm(hf.Rule(), hf.wires.Diana(hf.wires.TopK(k=1)))),
     )
     refused("replies without noise", first_round=hf.Algorithm(hf.Rule()))
+    refused("asks for the table rows that a client uses", select=True)
     refused("spends epsilon", private(epsilon=0.01))
     joined = hf.join([hf.Population(clients(), SMALL), hf.Population(clients(), SMALL)])
     with pytest.raises(hf.HoldfastError, match="several populations are weighed by who"):

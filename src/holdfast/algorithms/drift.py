@@ -30,6 +30,11 @@ def scaffold(
     Travels: the model and c down; up, delta alone (`"lean"`, 1.5 times FedAvg) or the change of
     $c_i$ too (`"published"`, twice FedAvg). Both give the same models.
 
+    Tells: with delta, and the number of steps, which the server knows, the change of $c_i$: from the first
+    round on they add up to $c_i$, the client's mean gradient; with option `"I"` its exact gradient at x is
+    uploaded. With `hf.privacy` the change of $c_i$ is uploaded and bounded together with delta, so that most
+    of the joint norm is the control variate's.
+
     Args:
         option: how $c_i$ is renewed: `"II"` from the local steps, `"I"` by a full gradient at x
             (which must be uploaded, so `upload` has no say).
@@ -81,6 +86,9 @@ def fedpvr(
 
     Travels: the model and the masked part of c down; up, delta (`"lean"`: 1 + half the masked
     share, relative to FedAvg) or the change of $c_i$ too (`"published"`: 1 + the masked share).
+
+    Tells: the same as SCAFFOLD of the masked leaves, $c_i$ being the client's mean gradient there. With
+    `hf.privacy` its change is uploaded and bounded together with delta.
 
     Args:
         mask: leaves to correct: one bool per leaf, or a function of the leaf's path. `"auto"`: the first
@@ -162,6 +170,9 @@ def feddc(alpha: Hyper, weighting: Weighting = "uniform") -> Algorithm:
 
     Travels: the model and c down, delta up.
 
+    Tells: delta, and by it and the number of steps the client's $c_i$ and $h_i$. With `hf.privacy` the change
+    of $c_i$ is uploaded and bounded together with delta.
+
     Args:
         alpha: strength of the regulariser.
         weighting: means by number of `"examples"`, or `"uniform"`ly as published: whose minimiser is found
@@ -201,6 +212,8 @@ def fedsplit(
     $$ \min_y f_i(y) + \tfrac{1}{2s}\|y - (2x - z_i)\|^2, \quad z_i \leftarrow z_i + 2(y_i - x) $$
 
     Travels: the model down, one model up.
+
+    Tells: from all its replies, $z_i$, the client's gradient at the solution.
 
     Args:
         step_size: s, the step of the proximal operator.

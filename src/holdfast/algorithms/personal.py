@@ -27,6 +27,9 @@ def flix(alpha: Hyper, by: Algorithm = _DGD, solver: Solver = _FIND) -> Algorith
     Deployed on client i: $T_i(x) = \alpha_i x + (1 - \alpha_i) x_i$, which is `run.personal(i)`.
     Travels: what the method that solves it sends; nothing for clients with $\alpha_i = 0$.
 
+    Tells: what the method that solves it tells. The optimum $x_i$ stays with its client, and shows in its
+    updates, which are taken at $T_i(x)$; that nothing travels tells $\alpha_i = 0$.
+
     Args:
         alpha: $\alpha_i$ in [0, 1]: a number, one per client, or `hf.PerClient` of a function of the
             client's examples.
@@ -76,6 +79,8 @@ def flix_one_shot(alpha: Hyper, smoothness: Hyper, solver: Solver = _FIND) -> Al
     $$ x_{\text{avg}} = \sum_i w_i x_i, \quad w_i = \frac{\alpha_i^2 L_i}{\sum_j \alpha_j^2 L_j} $$
 
     Travels: the model down, one model and a number up. One round is all it needs.
+
+    Tells: the client's own optimum as it is, a model trained on its data alone, and $\alpha_i^2 L_i$.
 
     Args:
         alpha: $\alpha_i$ in [0, 1]: a number or one per client.
@@ -151,6 +156,9 @@ def diana(
        x \leftarrow x - \gamma (h + \overline{m_i}) $$
 
     Travels: the model down, a code up.
+
+    Tells: the shift $h_i$, to which codes add up: the client's gradient before any noise or bound could be
+    put, so `hf.privacy.Gaussian` refuses it; `hf.privacy.LocalGaussian` puts its noise before the code.
 
     Args:
         compressor: any of `hf.wires`; with a biased one this is EF21.

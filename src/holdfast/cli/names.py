@@ -91,6 +91,7 @@ def _facts(page: "Description") -> None:
     facts.add_column()
     for title, text in (
         ("travels", page.travels),
+        ("tells", page.tells),
         *((name, text) for name, text in page.arguments.items()),
         ("reduces to", page.reduces_to),
         ("reference", page.reference),

@@ -49,7 +49,7 @@ from holdfast.evaluate.protocol import declared_by
 from holdfast.metrics import Metric, greater_is_better
 from holdfast.metrics.metric import Directions, check_target
 from holdfast.models import Model
-from holdfast.privacy import Gaussian, Quantile
+from holdfast.privacy import Gaussian, LocalGaussian, Quantile
 from holdfast.record.identity import digest
 from holdfast.rules import AdaptiveClip
 from holdfast.sweeps.naming import folder_name, label
@@ -438,12 +438,24 @@ def _private(file: ExperimentFile, algorithm: Algorithm) -> Algorithm:
     at: KeyPath = ("privacy",)
     found: Any = schema.check(file, at, schema.PrivacySection, file.values["privacy"])
     given = found.model_dump(exclude_unset=True)
+    local = given.pop("noise", "central") == "local"
+    for key in ("max_examples", "mean_examples", "quantile", "secret", "rounds"):
+        if local and key in given:
+            raise file.error(
+                (*at, key), f'privacy: `{key}` is for noise = "central"; leave it out.'
+            )
+    if not local and "replies" in given:
+        raise file.error(
+            (*at, "replies"), 'privacy: `replies` is for noise = "local"; give `rounds`.'
+        )
     if "noise_multiplier" not in given:
         # What the noise is found for is known before the run.
-        given.setdefault("rounds", file.values["rounds"])
+        given.setdefault("replies" if local else "rounds", file.values["rounds"])
     if "secret" in given:
         given["secret"] = str(file.found(given["secret"]))
     with located(file, at):
+        if local:
+            return LocalGaussian(**given).beside(algorithm)
         quantile = Quantile(**given.pop("quantile")) if "quantile" in given else None
         return Gaussian(**given, quantile=quantile).beside(algorithm)
 

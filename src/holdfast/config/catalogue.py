@@ -159,6 +159,7 @@ class Page:
     body: str  # everything up to the first heading, without the equation
     equation: str  # LaTeX, without dollars; empty if there is none
     travels: str
+    tells: str  # what its messages tell of one client beside an update
     arguments: dict[str, str]
     reduces_to: str
     example: str
@@ -180,7 +181,7 @@ class Page:
         return f"{home}.{self.name}({arguments})"
 
 
-_HEADINGS = ("Travels", "Args", "Reduces to", "Example", "Reference")
+_HEADINGS = ("Travels", "Tells", "Args", "Reduces to", "Example", "Reference")
 
 
 def page(kind: str, name: str) -> Page:
@@ -214,6 +215,7 @@ def page(kind: str, name: str) -> Page:
         body=body,
         equation=" \\\\ ".join(" ".join(e.split()) for e in equations),
         travels=" ".join(travels.split()),
+        tells=" ".join(parts.get("Tells", "").split()),
         arguments=_arguments(parts.get("Args", "")),
         reduces_to=" ".join(parts.get("Reduces to", "").split()),
         example=textwrap.dedent(parts.get("Example", "")).strip(),

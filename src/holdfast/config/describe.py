@@ -42,6 +42,7 @@ def _about(kind: str, name: str) -> dict[str, Any]:
         "body": page.body,
         "equation": page.equation,
         "travels": page.travels,
+        "tells": page.tells,
         "arguments": page.arguments,
         "reduces_to": page.reduces_to,
         "reference": page.reference,

@@ -22,6 +22,7 @@ class Description:
     body: str
     equation: str
     travels: str
+    tells: str
     arguments: dict[str, str]
     reduces_to: str
     reference: str

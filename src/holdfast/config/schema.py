@@ -194,14 +194,17 @@ class QuantileSection(BaseModel):
 
 
 class PrivacySection(BaseModel):
-    """Noise in what the server makes of replies, and the budget: of `hf.privacy.Gaussian`."""
+    """Noise in what the server makes of replies, or in every reply, and the budget: of `hf.privacy.Gaussian`
+    and `LocalGaussian`."""
 
     model_config = _SECTION
+    noise: Literal["central", "local"] = "central"  # the server's, or each client's own
     clip: _Above
     delta: Share
     epsilon: _Above | None = None
     noise_multiplier: _Above | None = None
     rounds: Count | None = None  # that the budget is for; those of the file unless given
+    replies: Count | None = None  # of one client that it is for, with local noise
     max_examples: _Above | None = None
     mean_examples: _Above | None = None
     accountant: Literal["pld", "rdp"] | None = None

@@ -24,7 +24,19 @@ from holdfast.core.round_types import (
 )
 from holdfast.core.rule import ClientView, Gradient, Loss, Rule, Tilt, addressed
 from holdfast.core.struct import Struct, static
-from holdfast.trees import Array, Number, Tree, add, finite, float_type, mix, scale, sub, zeros
+from holdfast.trees import (
+    Array,
+    Number,
+    Tree,
+    add,
+    finite,
+    float_type,
+    mix,
+    scale,
+    select,
+    sub,
+    zeros,
+)
 
 
 def take_batch(examples: Tree, rows: Array) -> tuple[Tree, Array]:
@@ -154,7 +166,15 @@ def answer(
     heard = rule.hear(delta, upload, at.heard_by_server())
     latest = at.y if tree.leaves(state.latest) else ()
     new = ClientState(rule.settle(delta, heard, at), wire_state, latest)
-    return Reply(coded, heard, new, at.path, finite((payload, coded, heard, new)))
+    looked_at: Tree = (payload, coded, heard, new)
+    if wire.always_finite:
+        # Its own numbers must not show in whether it is left out. What the wire remembers is of what it sent.
+        rule_state, kept = (
+            select(finite(own), own, former)
+            for own, former in ((new.rule, state.rule), (latest, state.latest))
+        )
+        new, looked_at = ClientState(rule_state, wire_state, kept), (coded, heard)
+    return Reply(coded, heard, new, at.path, finite(looked_at))
 
 
 class Preparation(Struct):

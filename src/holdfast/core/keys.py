@@ -31,6 +31,7 @@ class Purpose(enum.IntEnum):
     SETS = 13
     NOISE = 14
     ATTACK = 16
+    LOCAL_NOISE = 17
 
 
 _THREEFRY = "threefry2x32"

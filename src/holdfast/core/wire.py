@@ -34,6 +34,8 @@ class Wire(Struct):
     # What it divides sums by was fixed before the run: a mean of this round's replies that follows
     # every weighting, in which clients that are not there count as zeros.
     fixed_mean: ClassVar[bool] = False
+    # What travels is finite whatever a client's numbers are, so that none is left out by them.
+    always_finite: ClassVar[bool] = False
 
     def inside(self, state: State) -> tuple[tuple["Wire", State], ...]:
         """The wires directly inside it, each with its part of a state that `init` laid out."""

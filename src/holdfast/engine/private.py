@@ -1,38 +1,52 @@
 """A run whose wire keeps what it releases private: what is refused, and what follows from the cohort."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from holdfast.cohorts import Bernoulli, Cohort
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
-from holdfast.core.rule import Need, parts_of
 from holdfast.core.wire import Wire
 from holdfast.engine.experiment import Experiment
+from holdfast.engine.private_checks import (
+    check_deployed,
+    check_local,
+    check_method,
+    check_quantile,
+    check_weighting,
+)
 from holdfast.engine.protocol import RemoteEngine
 from holdfast.errors import HoldfastError
-from holdfast.privacy.account import Account, Guarantee, noise_multiplier, scheme_of
-from holdfast.privacy.gaussian import Gaussian, read_secret
+from holdfast.privacy.account import Scheme, noise_multiplier, scheme_of
+from holdfast.privacy.gaussian import Gaussian
+from holdfast.privacy.guarantee import Account, Guarantee
+from holdfast.privacy.local import LocalGaussian
 from holdfast.record.identity import describe
+from holdfast.record.ledger import Entry, Ledger
 from holdfast.record.state import RunState
-from holdfast.wires import Clipped, Compressed, Downlink
 from holdfast.wires.wrapper import WireWrapper
 
 if TYPE_CHECKING:
     from holdfast.engine.batches import BatchPlanner
 
 
-def found(wire: Wire) -> Gaussian | None:
+def noise_in(wire: Wire) -> Gaussian | LocalGaussian | None:
     """The part of a wire that keeps a run private, if there is one."""
-    while isinstance(wire, WireWrapper) and not isinstance(wire, Gaussian):
+    while isinstance(wire, WireWrapper) and not isinstance(wire, Gaussian | LocalGaussian):
         wire = wire.inner
-    return wire if isinstance(wire, Gaussian) else None
+    return wire if isinstance(wire, Gaussian | LocalGaussian) else None
 
 
-def _replaced(wire: Wire, by: Gaussian) -> Wire:
-    if isinstance(wire, Gaussian):
+def found(wire: Wire) -> Gaussian | None:
+    """The same where it is the server that adds the noise."""
+    own = noise_in(wire)
+    return own if isinstance(own, Gaussian) else None
+
+
+def _replaced(wire: Wire, by: Gaussian | LocalGaussian) -> Wire:
+    if isinstance(wire, Gaussian | LocalGaussian):
         return by
     assert isinstance(wire, WireWrapper)
     return dataclasses.replace(wire, inner=_replaced(wire.inner, by))
@@ -41,10 +55,16 @@ def _replaced(wire: Wire, by: Gaussian) -> Wire:
 def with_rounds(given: Experiment, rounds: int) -> Experiment:
     """The experiment with so many rounds to find noise for, if it leaves that open."""
     algorithm = given.algorithm
-    own = found(algorithm.wire) if isinstance(algorithm, Algorithm) else None
-    if own is None or own.noise_multiplier is not None or own.rounds is not None or rounds == 0:
+    own = noise_in(algorithm.wire) if isinstance(algorithm, Algorithm) else None
+    if own is None or own.noise_multiplier is not None or rounds == 0:
         return given
-    wire = _replaced(algorithm.wire, dataclasses.replace(own, rounds=rounds))
+    if isinstance(own, LocalGaussian):
+        planned: Any = own if own.replies else dataclasses.replace(own, replies=rounds)
+    else:
+        planned = own if own.rounds else dataclasses.replace(own, rounds=rounds)
+    if planned is own:
+        return given
+    wire = _replaced(algorithm.wire, planned)
     return dataclasses.replace(given, algorithm=dataclasses.replace(algorithm, wire=wire))
 
 
@@ -56,148 +76,66 @@ def settled(
     waiting: bool,
 ) -> tuple[Algorithm, Cohort, Account | None]:
     """The method with its noise, cohorts as they are accounted for, and the account."""
-    own = found(algorithm.wire)
+    own = noise_in(algorithm.wire)
     if own is None:
         return algorithm, cohort, None
-    _check_method(given, algorithm, own, waiting)
-    _check_weighting(algorithm, own)
     population = len(batches.able)
-    scheme = scheme_of(cohort, population)
     if not own.delta < 1 / population:
         raise HoldfastError(
-            f"Gaussian: delta={own.delta:g} for {population} clients, and to publish all of a client "
-            f"chosen by lot is as private as one over their number; give less than {1 / population:.2g}, "
-            f"such as 1e-5.",
+            f"{type(own).__name__}: delta={own.delta:g} for {population} clients, and to publish all of a "
+            f"client chosen by lot is as private as one over their number; give less than "
+            f"{1 / population:.2g}, such as 1e-5.",
             about=("delta",),
         )
+    if isinstance(own, LocalGaussian):
+        check_local(given, algorithm, own, waiting)
+        scheme, planned = Scheme("local", population), own.replies
+        account = _account(own, scheme, planned)
+        whole: Any = dataclasses.replace(own, noise_multiplier=account.noise_multiplier)
+        return _with(algorithm, whole), cohort, account
+    check_method(given, algorithm, own, waiting)
+    check_weighting(algorithm, own)
+    scheme = scheme_of(cohort, population)
     if isinstance(given.engine, RemoteEngine):
-        _check_deployed(own, scheme.kind)
-    accountant = own.accountant or scheme.accountant
-    z, planned = own.noise_multiplier, None
-    if z is None:
-        assert own.epsilon is not None
-        if own.rounds is None:
-            raise HoldfastError(
-                "Gaussian: epsilon is given, and not for how many rounds; give rounds=100, or "
-                "simulate(rounds=...).",
-                about=("rounds",),
-            )
-        planned = own.rounds
-        z = noise_multiplier(scheme, own.epsilon, planned, own.delta, accountant)
-    expected = scheme.expected
-    whole = dataclasses.replace(own, noise_multiplier=z, clients=expected)
-    _check_quantile(whole)
+        check_deployed(own, scheme.kind)
+    account = _account(own, scheme, own.rounds)
+    whole = dataclasses.replace(
+        own, noise_multiplier=account.noise_multiplier, clients=scheme.expected
+    )
+    check_quantile(whole)
     if isinstance(cohort, Bernoulli):
         cohort = dataclasses.replace(cohort, may_be_empty=True)
+    return _with(algorithm, whole), cohort, account
+
+
+def _with(algorithm: Algorithm, noise: Gaussian | LocalGaussian) -> Algorithm:
+    return dataclasses.replace(algorithm, wire=_replaced(algorithm.wire, noise))
+
+
+def _account(own: Gaussian | LocalGaussian, scheme: Scheme, planned: int | None) -> Account:
+    """With the noise that is given, or that is found for so many rounds or replies."""
+    accountant = own.accountant or scheme.accountant
+    who, local = type(own).__name__, scheme.kind == "local"
+    z: Any = own.noise_multiplier
+    if z is None:
+        assert own.epsilon is not None
+        if planned is None:
+            raise HoldfastError(
+                f"{who}: epsilon is given, and not for how many {'replies' if local else 'rounds'}; give "
+                f"{'replies' if local else 'rounds'}=100, or simulate(rounds=...).",
+                about=("replies" if local else "rounds",),
+            )
+        z = noise_multiplier(scheme, own.epsilon, planned, own.delta, accountant)
+    else:
+        planned = None
     account = Account(scheme, float(z), own.delta, accountant, own.epsilon, planned)
     if account.rounds == 0:
         raise HoldfastError(
-            f"Gaussian: one round with noise_multiplier={z:g} spends epsilon {account.epsilon(1):.3g}, and "
-            f"the budget is {own.epsilon:g}; give more noise or more epsilon.",
+            f"{who}: one {'reply' if local else 'round'} with noise_multiplier={z:g} spends epsilon "
+            f"{account.epsilon(1):.3g}, and the budget is {own.epsilon:g}; give more noise or more epsilon.",
             about=("noise_multiplier",),
         )
-    return dataclasses.replace(algorithm, wire=_replaced(algorithm.wire, whole)), cohort, account
-
-
-def _check_method(given: Experiment, algorithm: Algorithm, own: Gaussian, waiting: bool) -> None:
-    name = algorithm.name
-
-    def refuse(because: str, *about: str) -> None:
-        raise HoldfastError(f"{name}: {because}.", about=about)
-
-    outside = algorithm.wire
-    while isinstance(outside, Downlink | Clipped):
-        outside = outside.inner
-    inside = own.inner
-    while isinstance(inside, Downlink | Clipped):
-        inside = inside.inner
-    # Of classes that are known, not of subclasses, which may tell something else.
-    if outside is not own or type(inside) not in (Wire, Compressed):
-        refuse(
-            f"the wire {type(inside if outside is own else outside).__name__} beside Gaussian keeps, or may "
-            f"keep, what replies were before they were bounded; use hf.Wire(), hf.wires.Compressed, Clipped "
-            f"or Downlink",
-            "wire",
-        )
-    if given.first_round is not None or waiting:
-        refuse(
-            "a first round of another kind (`first_round`, or a mask that it chooses) has replies without "
-            "noise; leave it out, or give the mask",
-            "first_round",
-        )
-    if given.algorithm.regroup is not None:
-        refuse(
-            "clients' data is pooled, and no client is left to protect; leave Gaussian out", "wire"
-        )
-    if given.clients.populations is not None and len(given.clients.populations) > 1:
-        refuse(
-            "several populations are weighed by who of them came, which is no fixed number; run them apart",
-            "wire",
-        )
-    for part in parts_of(algorithm.rule):
-        if Need.SERVER_EXAMPLES in part.needs:
-            refuse(
-                f"{type(part).__name__} weighs the server by the mean size of clients, which is told without "
-                f"noise; give the server's weight as a number (gamma)",
-                "algorithm",
-            )
-
-
-def _check_weighting(algorithm: Algorithm, own: Gaussian) -> None:
-    given = own.max_examples is not None, own.mean_examples is not None
-    if algorithm.weighting == "processed":
-        raise HoldfastError(
-            f"{algorithm.name}: weighting='processed' counts clients by their work, which has no bound; use "
-            f"'uniform', or 'examples' with Gaussian(max_examples=..., mean_examples=...).",
-            about=("weighting",),
-        )
-    if algorithm.weighting == "examples" and not all(given):
-        raise HoldfastError(
-            f"{algorithm.name}: weighting='examples', and without a cap one client may count for any number "
-            f"of others; give Gaussian(max_examples=..., mean_examples=...), numbers that need not be "
-            f"secret, or weighting='uniform'.",
-            about=("weighting",),
-        )
-    if algorithm.weighting == "uniform" and any(given):
-        raise HoldfastError(
-            f"{algorithm.name}: max_examples and mean_examples are for weighting='examples', and it is "
-            f"'uniform'; leave them out.",
-            about=("max_examples",),
-        )
-
-
-def _check_deployed(own: Gaussian, kind: str) -> None:
-    """Sites are told the seed, so nothing may rest on it."""
-    if kind != "everyone":
-        raise HoldfastError(
-            "Gaussian: sites are told the seed, from which they know who takes part in a round, so that "
-            "drawing clients protects none of them; let everyone take part.",
-            about=("cohort",),
-        )
-    if own.quantile is not None:
-        raise HoldfastError(
-            "Gaussian: a clip that follows a quantile is not told to sites; give a clip alone.",
-            about=("quantile",),
-        )
-    if own.secret is None:
-        raise HoldfastError(
-            "Gaussian: sites are told the seed, from which they would know the noise; give secret= a file of "
-            "random bytes that only the server has.",
-            about=("secret",),
-        )
-    read_secret(own.secret)
-
-
-def _check_quantile(own: Gaussian) -> None:
-    if own.quantile is None or not isinstance(own.noise_multiplier, int | float):
-        return
-    if own.noise_multiplier >= 2 * own.count_noise:
-        raise HoldfastError(
-            f"Gaussian: the count of the quantile with noise {own.count_noise:.3g} alone spends more than "
-            f"noise_multiplier={own.noise_multiplier:g} in all allows; give Quantile(noise=) above "
-            f"{own.noise_multiplier / 2:.3g}.",
-            about=("quantile",),
-        )
+    return account
 
 
 def weights_of(wire: Wire, sizes: np.ndarray) -> np.ndarray | None:
@@ -211,21 +149,49 @@ def weights_of(wire: Wire, sizes: np.ndarray) -> np.ndarray | None:
     return np.minimum(sizes, most) / mean
 
 
-def guarantee(wire: Wire, account: Account, rounds: int) -> Guarantee:
-    """What so many rounds guarantee, and the noise it took; of a clip that changes, with the first."""
-    own: Any = hyper.at_round(found(wire), 0)
-    return account.guarantee(rounds, float(own.clip), float(own.deviation / own.clients))
+class Spent:
+    """How many rounds or replies an account counts after a state; soon found after the one before."""
+
+    def __init__(self, account: Account, clients: int) -> None:
+        self._account = account
+        self._replies = np.zeros(clients if account.local else 0, int)
+        self._seen, self._last = 0, cast(Entry | None, None)
+
+    def so_far(self, state: RunState) -> int:
+        """Rounds, or replies of the client that was asked for most, whether they arrived or not."""
+        return self._of_clients(state.ledger) if self._account.local else state.round
+
+    def _of_clients(self, ledger: Ledger) -> int:
+        entries = ledger.entries
+        gone_on = self._seen <= len(entries) and (
+            self._seen == 0 or entries[self._seen - 1] is self._last
+        )
+        if not gone_on:
+            self._replies[:] = 0
+            self._seen = 0
+        for entry in entries[self._seen :]:
+            self._replies[list(entry.clients)] += 1
+        self._seen = len(entries)
+        self._last = entries[-1] if self._seen else None
+        return int(self._replies.max(initial=0))
+
+
+def guarantee(wire: Wire, account: Account, count: int) -> Guarantee:
+    """What so many rounds or replies guarantee, and the noise it took; of a clip that changes, the first."""
+    own: Any = hyper.at_round(noise_in(wire), 0)
+    over = 1.0 if account.local else own.clients
+    return account.guarantee(count, float(own.clip), float(own.deviation / over))
 
 
 def check_start(algorithm: Algorithm, start: RunState) -> None:
     """Refuse to go on from rounds that the account knows nothing of."""
     if start.round == 0:
         return
-    then = None if start.algorithm is None else found(start.algorithm.wire)
-    if then is None or describe(then) != describe(found(algorithm.wire)):
+    then = None if start.algorithm is None else noise_in(start.algorithm.wire)
+    if then is None or describe(then) != describe(noise_in(algorithm.wire)):
         raise HoldfastError(
             f"start: the state's {start.round} rounds were run with "
             f"{'no noise' if then is None else 'other noise'}, and the account would be wrong; begin at the "
-            f"first round, or go on with the same Gaussian.",
+            f"first round, or go on with the same noise.",
             about=("start",),
         )

@@ -43,7 +43,7 @@ from holdfast.evaluate.protocol import Evaluator, declared_by
 from holdfast.metrics.metric import Directions
 from holdfast.models.model import Model
 from holdfast.origin import of_traced_value, place
-from holdfast.privacy.account import Account
+from holdfast.privacy.guarantee import Account
 from holdfast.record.chosen_mask import ChosenMask
 from holdfast.record.identity import describe, digest
 from holdfast.record.state import RunState

@@ -31,7 +31,7 @@ from holdfast.errors import HoldfastError, expect, explain_arguments, whole_numb
 from holdfast.evaluate.protocol import EvaluationView
 from holdfast.models.model import Model
 from holdfast.origin import OwnCodeSaid
-from holdfast.privacy.account import Guarantee
+from holdfast.privacy.guarantee import Guarantee
 from holdfast.record.checkpoint import Checkpoint
 from holdfast.record.chosen_mask import ChosenMask
 from holdfast.record.history import History
@@ -132,13 +132,13 @@ class Run:
         why = None if stop is None else stop.why(self.history, self.history.directions)
         if why is not None or (self.asked is not None and self.state.round >= self.asked):
             return why
-        return self.simulation.spent(self.state.round)
+        return self.simulation.spent(self.state)
 
     @property
     def privacy(self) -> Guarantee | None:
         """What the rounds so far guarantee, in a sentence and in numbers, and the noise it took; None
-        without `hf.privacy.Gaussian`."""
-        return self.simulation.privacy(self.state.round)
+        without noise of `hf.privacy`."""
+        return self.simulation.privacy(self.state)
 
     @property
     def chosen_mask(self) -> ChosenMask | None:
@@ -360,7 +360,7 @@ def _carried_out(
 
     def over(state: RunState) -> bool:
         """Whether it ends here, by what it has measured: so a run that is gone on with knows it too."""
-        if simulation.spent(state.round) is not None:
+        if simulation.spent(state) is not None:
             return True
         return stop is not None and stop.why(state.history, state.history.directions) is not None
 

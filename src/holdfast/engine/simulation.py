@@ -39,7 +39,7 @@ from holdfast.engine.watching import carried
 from holdfast.errors import HoldfastError, RoundFailedError
 from holdfast.evaluate.evaluators import Personal
 from holdfast.evaluate.protocol import EvaluationView, Evaluator, ServerData
-from holdfast.privacy.account import Guarantee
+from holdfast.privacy.guarantee import Guarantee
 from holdfast.record.chosen_mask import ChosenMask
 from holdfast.record.history import DETAILS, History, Record, with_details
 from holdfast.record.ledger import Entry, Ledger, Sent
@@ -214,7 +214,7 @@ class Simulation:
         """The state after one more round."""
         if self.opening is not None and state.round == 0:
             return noted(self.experiment.stop, self._open(self.opening, state))
-        spent = self.spent(state.round)
+        spent = self.spent(state)
         if spent is not None:
             raise HoldfastError(f"round {state.round + 1}: {spent}.", about=("rounds",))
         began, t = time.perf_counter(), state.round
@@ -273,26 +273,33 @@ class Simulation:
             "left_out": len(left_out) - less.get("unselected", 0),
             **told,
             **less,
-            **self._accounted(t + 1),
+            **self._accounted(state),
             "seconds": seconds,
             "compile_seconds": compiling.seconds,
         }
         state = dataclasses.replace(state, history=state.history.record(record))
         return noted(self.experiment.stop, state)
 
-    def spent(self, rounds: int) -> str | None:
-        """Why there is no further round after so many, if a budget of privacy is spent."""
+    def spent(self, state: RunState) -> str | None:
+        """Why there is no further round after this state, if a budget of privacy is spent."""
         account = self.setup.account
-        return None if account is None else account.spent(rounds)
+        return None if account is None else account.spent(self._spent.so_far(state))
 
-    def privacy(self, rounds: int) -> Guarantee | None:
-        """What so many rounds guarantee, and the noise it took."""
+    def privacy(self, state: RunState) -> Guarantee | None:
+        """What is guaranteed after this state, and the noise it took."""
         account, wire = self.setup.account, self.setup.algorithm.wire
-        return None if account is None else private.guarantee(wire, account, rounds)
+        if account is None:
+            return None
+        return private.guarantee(wire, account, self._spent.so_far(state))
 
-    def _accounted(self, rounds: int) -> dict[str, float]:
+    def _accounted(self, state: RunState) -> dict[str, float]:
         account = self.setup.account
-        return {} if account is None else {"epsilon": account.at_most(rounds)}
+        return {} if account is None else {"epsilon": account.at_most(self._spent.so_far(state))}
+
+    @functools.cached_property
+    def _spent(self) -> private.Spent:
+        assert self.setup.account is not None
+        return private.Spent(self.setup.account, len(self.setup.clients))
 
     def _sent(self, round: int) -> tuple[Sent, ...]:
         """What travels for what is measured after this round; nothing where all data is in one place."""

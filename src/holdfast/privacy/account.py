@@ -18,13 +18,10 @@ import numpy as np
 
 from holdfast.cohorts import Bernoulli, Cohort, Everyone, Fixed
 from holdfast.errors import HoldfastError
-from holdfast.privacy.gaussian import Accountant
+from holdfast.privacy.asked import Accountant
 
-# Rounds at which PLD is asked grow by this factor: it takes a good part of a second.
-_APART = 1.25
 # Significant digits of a noise multiplier that is found, so that every machine finds the same.
 _DIGITS = 4
-_MOST_ROUNDS = 10**7
 _LEAST_NOISE, _MOST_NOISE = 0.05, 1e6
 # How finely PLD divides losses: as dp-accounting does unless told, and to look for a noise multiplier.
 _GRID, _COARSE = 1e-4, 1e-3
@@ -35,12 +32,13 @@ class Scheme:
     """How a round's clients are drawn, as far as the account depends on it.
 
     Args:
-        kind: each by a coin of its own, a fixed number, or everyone.
+        kind: each by a coin of its own, a fixed number, or everyone; local where clients add the noise,
+            and how they are drawn is of no use.
         population: clients with data.
         probability: that one takes part.
     """
 
-    kind: Literal["poisson", "fixed", "everyone"]
+    kind: Literal["poisson", "fixed", "everyone", "local"]
     population: int
     probability: float = 1.0
 
@@ -52,6 +50,8 @@ class Scheme:
     @property
     def adjacency(self) -> str:
         """Of which two populations the guarantee speaks."""
+        if self.kind == "local":
+            return "all its data are replaced by any others of as many examples"
         if self.kind == "fixed":
             return "one client is replaced by another (the number of clients is public)"
         return "one client is added or removed (what sums are divided by is public)"
@@ -60,6 +60,11 @@ class Scheme:
     def accountant(self) -> Accountant:
         """The tighter that knows it."""
         return "rdp" if self.kind == "fixed" else "pld"
+
+    def effective(self, noise_multiplier: float) -> float:
+        """The noise over the distance of two outcomes that must not be told apart."""
+        # Between two bounded replies of a client lie two clips.
+        return noise_multiplier / 2 if self.kind == "local" else noise_multiplier
 
 
 def scheme_of(cohort: Cohort, population: int) -> Scheme:
@@ -113,8 +118,8 @@ def event(scheme: Scheme, noise_multiplier: float) -> Any:
         # Half: between two sums in which one client is replaced lies twice what one moves them by.
         inside = dp.GaussianDpEvent(noise_multiplier / 2)
         return dp.SampledWithoutReplacementDpEvent(scheme.population, size, inside)
-    gaussian = dp.GaussianDpEvent(noise_multiplier)
-    if scheme.kind == "everyone":
+    gaussian = dp.GaussianDpEvent(scheme.effective(noise_multiplier))
+    if scheme.kind in ("everyone", "local"):
         return gaussian
     return dp.PoissonSampledDpEvent(scheme.probability, gaussian)
 
@@ -172,8 +177,8 @@ def epsilon(
             "out, or use hf.cohorts.bernoulli.",
             about=("accountant",),
         )
-    if scheme.kind == "everyone":
-        whole = _pld(noise_multiplier / math.sqrt(rounds), 1.0, grid)
+    if scheme.kind in ("everyone", "local"):
+        whole = _pld(scheme.effective(noise_multiplier) / math.sqrt(rounds), 1.0, grid)
     else:
         whole = _pld_of_round(scheme, noise_multiplier, grid).self_compose(rounds)
     none = library().pld.privacy_loss_distribution.identity(grid)
@@ -227,125 +232,3 @@ def _root(over: Callable[[float], float], low: float, high: float) -> float:
 def _rounded_up(z: float) -> float:
     unit = 10.0 ** (math.floor(math.log10(z)) + 1 - _DIGITS)
     return round(math.ceil(z / unit - 1e-9) * unit, 12)
-
-
-@dataclasses.dataclass(frozen=True)
-class Guarantee:
-    """What can be signed of a run, and the noise it took.
-
-    Args:
-        sentence: all of it in words.
-        epsilon: after these rounds.
-        delta: the chance that is left out.
-        adjacency: of which two populations it speaks.
-        rounds: that were run.
-        cohort: how clients were drawn.
-        clients: with data, whose number is public.
-        clients_expected: in a round.
-        accountant: of dp-accounting.
-        noise_multiplier: the noise over what one client can move a sum by.
-        clip: to which norm replies were bounded, in the first round.
-        noise_in_mean: standard deviation in every number of a round's mean, in the first round.
-        unit: who is protected.
-    """
-
-    sentence: str
-    epsilon: float
-    delta: float
-    adjacency: str
-    rounds: int
-    cohort: str
-    clients: int
-    clients_expected: float
-    accountant: Accountant
-    noise_multiplier: float
-    clip: float
-    noise_in_mean: float
-    unit: str = "client"
-
-
-@dataclasses.dataclass(frozen=True)
-class Account:
-    """What a run spends, and when it ends. A function of the number of rounds, so it needs no state."""
-
-    scheme: Scheme
-    noise_multiplier: float
-    delta: float
-    accountant: Accountant
-    budget: float | None = None
-    # For how many rounds the noise was found, if it was.
-    planned: int | None = None
-
-    def epsilon(self, rounds: int) -> float:
-        """After so many rounds."""
-        if rounds == 0:
-            return 0.0
-        return epsilon(self.scheme, self.noise_multiplier, rounds, self.delta, self.accountant)
-
-    def at_most(self, rounds: int) -> float:
-        """A bound of it that is soon found: that of the next of some rounds, a quarter apart.
-
-        It is exact in the last round of the budget; with RDP, in every round.
-        """
-        return self.epsilon(rounds if self.accountant == "rdp" else self._asked(rounds))
-
-    def _asked(self, rounds: int) -> int:
-        found = 1
-        while found < rounds:
-            found = max(found + 1, math.ceil(found * _APART))
-        last = self.rounds
-        return found if last is None or rounds > last else min(found, last)
-
-    @functools.cached_property
-    def rounds(self) -> int | None:
-        """How many the budget is for; None without one."""
-        if self.budget is None:
-            return None
-        if self.planned is not None and self.epsilon(self.planned) <= self.budget:
-            # Noise was found for these; a round more may fit by rounding, and would not be as planned.
-            return self.planned
-        low, high = 0, 1
-        while self.epsilon(high) <= self.budget:
-            low, high = high, 2 * high
-            if high > _MOST_ROUNDS:
-                return low
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.epsilon(middle) <= self.budget else (low, middle)
-        return low
-
-    def spent(self, rounds: int) -> str | None:
-        """Why there can be no further round; None if there can."""
-        if self.rounds is None or rounds < self.rounds:
-            return None
-        return (
-            f"the privacy budget is spent: epsilon {self.epsilon(self.rounds):.4g} of {self.budget:g} at "
-            f"delta {self.delta:g} after {self.rounds} rounds"
-        )
-
-    def guarantee(self, rounds: int, clip: float, noise: float) -> "Guarantee":
-        """Of so many rounds, with this clip and this noise in every number of a round's mean."""
-        return Guarantee(
-            sentence=self.sentence(rounds),
-            epsilon=self.epsilon(rounds),
-            delta=self.delta,
-            adjacency=self.scheme.adjacency,
-            rounds=rounds,
-            cohort=self.scheme.kind,
-            clients=self.scheme.population,
-            clients_expected=self.scheme.expected,
-            accountant=self.accountant,
-            noise_multiplier=self.noise_multiplier,
-            clip=clip,
-            noise_in_mean=noise,
-        )
-
-    def sentence(self, rounds: int) -> str:
-        """The guarantee after so many rounds, for whoever has to sign it."""
-        return (
-            f"What is released after {rounds} rounds, all models and states of the server, is "
-            f"({self.epsilon(rounds):.4g}, {self.delta:g})-differentially private for a client with all its "
-            f"data: whether {self.scheme.adjacency} changes the probability of any outcome by a factor of at "
-            f"most e to the epsilon, but for a chance of delta. The server is trusted with single replies, "
-            f"with who took part and with the seed."
-        )

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,17 +12,16 @@ from jax import tree
 
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.combinators import Uploaded
-from holdfast.core.hyper import Hyper, PerClient, Range, check_ranges
+from holdfast.core.hyper import Hyper, Range, check_ranges
 from holdfast.core.keys import Purpose, host_key
 from holdfast.core.rule import State
 from holdfast.core.struct import Struct, static
 from holdfast.core.wire import OnSite, Wire
 from holdfast.errors import HoldfastError
+from holdfast.privacy.asked import Accountant, check_asked, check_real, noisy
 from holdfast.privacy.bound import bounded
-from holdfast.trees import Number, Tree, float_type, paths
+from holdfast.trees import Number, Tree, float_type
 from holdfast.wires.wrapper import WireWrapper
-
-Accountant = Literal["pld", "rdp"]
 
 
 class Quantile(Struct):
@@ -141,43 +140,12 @@ class Gaussian(WireWrapper):
     clients: Hyper | None = dataclasses.field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        for name in self.ranges:
-            value = getattr(self, name)
-            if isinstance(value, PerClient) or (callable(value) and name != "clip"):
-                raise HoldfastError(
-                    f"Gaussian: {name} is the same for all clients"
-                    f"{' and may change over rounds' if name == 'clip' else ' and in all rounds'}; give a "
-                    f"number.",
-                    about=(name,),
-                )
-        check_ranges(self)
-        for name, most in (("delta", 1.0), ("epsilon", float("inf"))):
-            value = getattr(self, name)
-            fits = (
-                isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < most
-            )
-            if not fits and not (name == "epsilon" and value is None):
-                raise HoldfastError(
-                    f"Gaussian: {name}={value!r}; give a number above 0"
-                    f"{' and below one over the number of clients' if name == 'delta' else ''}.",
-                    about=(name,),
-                )
-        if self.epsilon is None and self.noise_multiplier is None:
-            raise HoldfastError(
-                "Gaussian: neither epsilon nor noise_multiplier is given; give epsilon=8 to find the noise, "
-                "or noise_multiplier=1.0 to be told epsilon.",
-                about=("epsilon",),
-            )
+        check_asked(self)
         if self.quantile is not None and callable(self.clip):
             raise HoldfastError(
                 "Gaussian: clip is a schedule and quantile moves it; give one number to begin with, or "
                 "leave quantile out.",
                 about=("clip",),
-            )
-        if self.accountant not in (None, "pld", "rdp"):
-            raise HoldfastError(
-                f"Gaussian: accountant={self.accountant!r}; give 'pld' or 'rdp'.",
-                about=("accountant",),
             )
 
     @property
@@ -287,24 +255,7 @@ class Gaussian(WireWrapper):
 
     def check(self, payload: Tree) -> None:
         self.inner.check(payload)
-        for name, leaf in zip(paths(payload), tree.leaves(payload), strict=True):
-            if not jnp.issubdtype(leaf.dtype, jnp.floating):
-                raise HoldfastError(
-                    f"Gaussian: `{name}` of a reply is {leaf.dtype}, and noise is of real numbers; send it "
-                    f"as one.",
-                    about=("wire",),
-                )
-
-
-def noisy(total: Tree, deviation: Number, key: jax.Array) -> Tree:
-    """Independent normal noise on every number."""
-    leaves: list[Any] = tree.leaves(total)
-    keys = jax.random.split(key, len(leaves))
-    made = [
-        p + jnp.asarray(deviation, p.dtype) * jax.random.normal(k, p.shape, p.dtype)
-        for p, k in zip(leaves, keys, strict=True)
-    ]
-    return tree.unflatten(tree.structure(total), made)
+        check_real("Gaussian", payload)
 
 
 def read_secret(path: str) -> bytes:

@@ -1,6 +1,7 @@
 """What runs guarantee to a client, for whoever has to sign it."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from holdfast.report.appearance import PLAIN, Appearance
 from holdfast.report.setting import Fact
@@ -16,11 +17,22 @@ def guarantees(
     for method in results.methods:
         for files in method.files:
             told = files.privacy() if files.path.is_relative_to(folder.path) else {}
-            text = told and (
-                f"{told['sentence']} It took noise of {told['noise_in_mean']:.3g} in every number of a "
-                f"round's mean: {told['noise_multiplier']:g} times the clip of {told['clip']:g}, over "
-                f"{told['clients_expected']:g} expected clients (by {told['accountant'].upper()})."
-            )
+            text = told and f"{told['sentence']} {_noise(told)}"
             if text and (method.label, text) not in said:
                 said.add((method.label, text))
                 yield Fact(f"Privacy of {appearance.method(method)}", text)
+
+
+def _noise(told: dict[str, Any]) -> str:
+    """The noise it took."""
+    if told.get("noise_in_reply") is not None:
+        return (
+            f"It took noise of {told['noise_in_reply']:.3g} in every number of every reply: "
+            f"{told['noise_multiplier']:g} times the clip of {told['clip']:g} (by "
+            f"{told['accountant'].upper()})."
+        )
+    return (
+        f"It took noise of {told['noise_in_mean']:.3g} in every number of a round's mean: "
+        f"{told['noise_multiplier']:g} times the clip of {told['clip']:g}, over "
+        f"{told['clients_expected']:g} expected clients (by {told['accountant'].upper()})."
+    )

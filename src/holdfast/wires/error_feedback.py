@@ -24,6 +24,9 @@ class ErrorFeedback(Wire):
     For biased compressors; an unbiased one is first divided by $1 + \omega$, which makes it a
     contraction. Travels: the model down, the code of the reply up.
 
+    Tells: later what compression left out earlier, before any bound of the server's, so
+    `hf.privacy.Gaussian` refuses it; `hf.privacy.LocalGaussian` puts its noise before the code.
+
     Args:
         compressor: any of `hf.wires`.
 

@@ -1,0 +1,154 @@
+"""What a run spends, when it ends, and what can be signed of it."""
+
+import dataclasses
+import functools
+import math
+
+from holdfast.privacy.account import Scheme, epsilon
+from holdfast.privacy.asked import Accountant
+
+# Rounds at which PLD is asked grow by this factor: it takes a good part of a second.
+_APART = 1.25
+_MOST_ROUNDS = 10**7
+
+
+@dataclasses.dataclass(frozen=True)
+class Guarantee:
+    """What can be signed of a run, and the noise it took.
+
+    Args:
+        sentence: all of it in words.
+        epsilon: after these rounds.
+        delta: the chance that is left out.
+        adjacency: of which two populations it speaks.
+        rounds: that were run; of local noise, the most in which one client took part.
+        cohort: how clients were drawn, or local where they added the noise.
+        clients: with data, whose number is public.
+        clients_expected: in a round.
+        accountant: of dp-accounting.
+        noise_multiplier: the noise over what one client can move a sum by.
+        clip: to which norm replies were bounded, in the first round.
+        noise_in_mean: standard deviation in every number of a round's mean, in the first round; None where
+            clients added the noise.
+        noise_in_reply: the same of a reply; None where the server added it.
+        unit: who is protected.
+    """
+
+    sentence: str
+    epsilon: float
+    delta: float
+    adjacency: str
+    rounds: int
+    cohort: str
+    clients: int
+    clients_expected: float
+    accountant: Accountant
+    noise_multiplier: float
+    clip: float
+    noise_in_mean: float | None
+    noise_in_reply: float | None = None
+    unit: str = "client"
+
+
+@dataclasses.dataclass(frozen=True)
+class Account:
+    """What a run spends, and when it ends. A function of the number of rounds, so it needs no state."""
+
+    scheme: Scheme
+    noise_multiplier: float
+    delta: float
+    accountant: Accountant
+    budget: float | None = None
+    # For how many rounds the noise was found, if it was.
+    planned: int | None = None
+
+    def epsilon(self, rounds: int) -> float:
+        """After so many rounds."""
+        if rounds == 0:
+            return 0.0
+        return epsilon(self.scheme, self.noise_multiplier, rounds, self.delta, self.accountant)
+
+    def at_most(self, rounds: int) -> float:
+        """A bound of it that is soon found: that of the next of some rounds, a quarter apart.
+
+        It is exact in the last round of the budget; with RDP, in every round.
+        """
+        return self.epsilon(rounds if self.accountant == "rdp" else self._asked(rounds))
+
+    def _asked(self, rounds: int) -> int:
+        found = 1
+        while found < rounds:
+            found = max(found + 1, math.ceil(found * _APART))
+        last = self.rounds
+        return found if last is None or rounds > last else min(found, last)
+
+    @functools.cached_property
+    def rounds(self) -> int | None:
+        """How many the budget is for; None without one."""
+        if self.budget is None:
+            return None
+        if self.planned is not None and self.epsilon(self.planned) <= self.budget:
+            # Noise was found for these; a round more may fit by rounding, and would not be as planned.
+            return self.planned
+        low, high = 0, 1
+        while self.epsilon(high) <= self.budget:
+            low, high = high, 2 * high
+            if high > _MOST_ROUNDS:
+                return low
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.epsilon(middle) <= self.budget else (low, middle)
+        return low
+
+    def spent(self, rounds: int) -> str | None:
+        """Why there can be no further round; None if there can."""
+        if self.rounds is None or rounds < self.rounds:
+            return None
+        return (
+            f"the privacy budget is spent: epsilon {self.epsilon(self.rounds):.4g} of {self.budget:g} at "
+            f"delta {self.delta:g} after {self.rounds} "
+            f"{'replies of a client' if self.local else 'rounds'}"
+        )
+
+    @property
+    def local(self) -> bool:
+        """Whether it counts the replies of one client rather than rounds."""
+        return self.scheme.kind == "local"
+
+    def guarantee(self, rounds: int, clip: float, noise: float) -> Guarantee:
+        """Of so many rounds, with this clip and this noise in every number of a round's mean, or of a reply
+        if it is local."""
+        return Guarantee(
+            sentence=self.sentence(rounds),
+            epsilon=self.epsilon(rounds),
+            delta=self.delta,
+            adjacency=self.scheme.adjacency,
+            rounds=rounds,
+            cohort=self.scheme.kind,
+            clients=self.scheme.population,
+            clients_expected=self.scheme.expected,
+            accountant=self.accountant,
+            noise_multiplier=self.noise_multiplier,
+            clip=clip,
+            noise_in_mean=None if self.local else noise,
+            noise_in_reply=noise if self.local else None,
+        )
+
+    def sentence(self, rounds: int) -> str:
+        """The guarantee after so many rounds, for whoever has to sign it."""
+        if self.local:
+            return (
+                f"What leaves a client in training, in at most {rounds} replies, is "
+                f"({self.epsilon(rounds):.4g}, {self.delta:g})-differentially private for the client with "
+                f"all its data, towards the server too: whether {self.scheme.adjacency} changes the "
+                f"probability of any outcome by a factor of at most e to the epsilon, but for a chance of "
+                f"delta. The client adds the noise itself; the server knows who takes part and how many "
+                f"examples each has, and must not know what noise is drawn from (in a simulation, the seed)."
+            )
+        return (
+            f"What is released after {rounds} rounds, all models and states of the server, is "
+            f"({self.epsilon(rounds):.4g}, {self.delta:g})-differentially private for a client with all its "
+            f"data: whether {self.scheme.adjacency} changes the probability of any outcome by a factor of at "
+            f"most e to the epsilon, but for a chance of delta. The server is trusted with single replies, "
+            f"with who took part and with the seed."
+        )
