@@ -315,8 +315,8 @@ def table() -> str:
         count += f" Over {DRAWS} draws of the test rows: {', '.join(several)}."
     if any(s["advice"].get("busy") for s in asked):
         count += (
-            f" *Asked beside other work: seconds of {CORES} cores by processor time, not by the clock; up to "
-            f"{BUDGET} of them."
+            f" *Asked beside other work, with twice the time by the clock: shown is processor time over "
+            f"{CORES} cores, of which there was at most {BUDGET}."
         )
     earlier = sum(s["advice"].get("asked") != _adviser() for s in asked)
     if earlier:
