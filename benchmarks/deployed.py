@@ -39,7 +39,9 @@ from flwr.app import Array, ArrayRecord, Message, MessageType, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
-client, server = ClientApp(), ServerApp()
+# Flower looks for names that are assigned one by one.
+client = ClientApp()
+server = ServerApp()
 
 
 def record(size):

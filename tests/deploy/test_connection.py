@@ -182,6 +182,9 @@ _NODES = """\
 #!{python}
 import json, sys
 if sys.argv[1:3] == ["supernode", "register"]:
+    if sys.argv[3].endswith("again.pub"):
+        print(json.dumps({{"success": False, "error-message": "Using it\\n\\n[code: 23] In use."}}))
+        sys.exit(1)
     number = 7 if sys.argv[3].endswith("north.pub") else 8
     print("done\\n" + json.dumps({{"success": True, "node-id": number}}))
 else:
@@ -199,3 +202,7 @@ def test_sites_are_listed_by_the_names_of_their_keys(stand_in, tmp_path):
     # A site that somebody else registered has no name here.
     again = Connection(tmp_path, "127.0.0.1:1", None)
     assert [(s["node-id"], s["name"]) for s in again.sites()] == [("8", "south"), ("9", "")]
+    with pytest.raises(
+        hf.HoldfastError, match=r"^deploy: flwr supernode register failed: \[code: 23\] In use\.$"
+    ):
+        link.register(tmp_path / "again.pub")

@@ -280,7 +280,7 @@ def status(
     for site in sites:
         since = site["online-at"] if site["status"] == "online" else site["offline-at"]
         called = f"{site['name']}  {site['node-id']}".strip()
-        line(f"site {called}  {site['status']}  since {since}")
+        line(f"site {called}  {site['status']}{'' if since == 'N/A' else f'  since {since}'}")
     if not runs:
         line("no run was submitted")
     for one in runs:

@@ -150,6 +150,9 @@ class Connection:
         )
         if done.returncode:
             said = " ".join(_plain(done.stderr or done.stdout).split()).strip("╭╮╰╯─│ ")
+            # Asked for JSON, Flower says what is wrong in it, after a line of its own.
+            told = re.search(r'"error-message": "(.*?)(?<!\\)"', said)
+            said = told[1].rpartition(r"\n")[2] if told else said
             raise HoldfastError(f"deploy: flwr {' '.join(arguments[:2])} failed: {said[-300:]}")
         return done.stdout
 
