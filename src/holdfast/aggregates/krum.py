@@ -22,7 +22,8 @@ class Krum(Mean):
     $N_i$ are the n - f - 2 nearest other replies (at least one), f of n are taken for lies, and m is n - f
     (multi-Krum) unless `keep` is given; with `keep=1` it is Krum. Of equal scores the client with the smaller
     number comes first. A reply is delta and all that is uploaded beside it. What a client that is not chosen
-    remembers stays as it was, so client states and the server's stay in step exactly.
+    remembers stays as it was, so client states and the server's stay in step exactly. Clients that differ are
+    left out also where nobody lies: where clients disagree, every method ends beside the optimum.
     Keeps all replies of a cohort until the last is there: cohort times reply in memory.
     Travels: what the method sends.
 
