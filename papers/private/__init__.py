@@ -1,0 +1,1 @@
+"""What differential privacy costs three methods: `python -m papers.private.table`."""
