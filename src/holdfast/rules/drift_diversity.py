@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import tree
+from jax import lax, tree
 
 from holdfast.core.rule import ClientView, Rule, ServerView, State
 from holdfast.core.struct import static
@@ -85,6 +85,11 @@ def _type(params: Tree) -> jnp.dtype:
 
 
 def _squares(u: Tree) -> jax.Array:
-    """The squared norm of every leaf."""
-    wide = [p.astype(_type(u)).reshape(-1) for p in tree.leaves(u)]
-    return jnp.stack([jnp.vdot(p, p) for p in wide])
+    """The squared norm of every leaf: column by column first, since XLA adds up a column's numbers several at
+    a time, and a whole array's one after another. The barrier keeps it from making one sum of the two."""
+
+    def square(p: jax.Array) -> jax.Array:
+        rows = p.astype(_type(u)).reshape(-1, p.shape[-1] if p.ndim and p.size else 1)
+        return jnp.sum(lax.optimization_barrier(jnp.sum(rows * rows, axis=0)))
+
+    return jnp.stack([square(p) for p in tree.leaves(u)])
