@@ -1,0 +1,15 @@
+"""All studies, by name; a study's module is imported when it is asked for."""
+
+import importlib
+
+from papers.study import Study
+
+# In the order of the papers' pages.
+NAMES: tuple[str, ...] = ()
+
+
+def study(name: str) -> Study:
+    """One study, by the name of its paper's folder and its module."""
+    found = importlib.import_module(f"papers.{name.replace('/', '.')}").STUDY
+    assert isinstance(found, Study)
+    return found
