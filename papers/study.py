@@ -38,8 +38,8 @@ class Cell:
 
     Args:
         name: what it is kept under, such as `dirichlet03-feddyn-0`; it names all that tells cells apart.
-        function: a function of a module, called as `function(*args, asked=asked, folder=folder)`. Into the folder,
-            which is its own, go saves (`hf.simulate(checkpoint=folder)`), so that it goes on after a kill.
+        function: a function of a module, called as `function(*args, asked=asked, folder=folder)`. Into
+            the folder, its own, go saves (`hf.simulate(checkpoint=folder)`), so that it goes on after a kill.
         args: what it is called with: small values that are kept beside the result as its settings.
         minutes: how long it takes on one quiet core, about. Longest cells are begun first.
     """
@@ -95,7 +95,7 @@ class Study:
             it is quick.
         searched: what was searched for each method, over which values, judged on which data.
         cells: what is run.
-        rows: the dossier's rows of what was found. With cells missing it has the same rows: what can be told of
+        rows: the dossier's rows of what was found. With cells missing it has the same rows: what is told of
             those that are there, `Verdict.NOT_RUN` where nothing can.
         table: the study's own table, in Markdown.
         figure: draws into a file (PNG), if there is something to look at.
