@@ -248,7 +248,10 @@ def in_file(kind: str, name: str) -> list[str]:
 def studies_index() -> str:
     """What was measured, paper by paper."""
     lines = ["# Studies", "", "What the papers report beside what was measured here, and where "]
-    lines += ["authors' code differs from their paper. Each says how to run it again.", ""]
+    lines += [
+        "authors' code differs from their paper. Each says how to run it again. All of them on one "
+    ]
+    lines += ["page, a row for every table and figure: [The papers, reproduced](../papers.md).", ""]
     lines += [f"- [{title}]({name}/index.md)" for name, title in studies().items()]
     return "\n".join(lines) + "\n"
 
@@ -437,7 +440,7 @@ def on_config(config: Any, **_: Any) -> Any:
     methods += [{t: [f"methods/{n}.md" for n in members]} for t, members in grouped().items()]
     lists: list[Any] = ["reference/index.md"]
     lists += [{title: f"reference/{name}.md"} for name, (title, _, _) in LISTS.items()]
-    measured: list[Any] = ["studies/index.md"]
+    measured: list[Any] = ["studies/index.md", {"The papers, reproduced": "papers.md"}]
     measured += [{title: f"studies/{name}/index.md"} for name, title in studies().items()]
     api: list[Any] = ["api/index.md"]
     api += [{title: f"api/{page}.md"} for page, title in api_pages.titles().items()]

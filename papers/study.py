@@ -85,6 +85,34 @@ class Row:
 
 
 @dataclasses.dataclass(frozen=True)
+class Place:
+    """A table or figure of a paper, or a column of one, that no study covers.
+
+    `papers/<paper>/places.py` has them as `PLACES`.
+
+    Args:
+        place: where the paper has it, such as `table 2`.
+        what: what is measured there, in which setting.
+        paper: the paper's numbers, as it prints them.
+        command: what runs it.
+        hours: how long that takes on two quiet cores, about.
+        why: why it was not run, and what else must be known.
+    """
+
+    place: str
+    what: str
+    paper: str
+    command: str
+    hours: float
+    why: str = ""
+
+    @property
+    def row(self) -> Row:
+        """What the dossier has of it."""
+        return Row(self.place, self.what, self.paper, why=self.why)
+
+
+@dataclasses.dataclass(frozen=True)
 class Study:
     """What is run for one or several places of a paper, and what comes of it.
 
@@ -94,7 +122,7 @@ class Study:
         needs: real data sets it reads from `Asked.data`, by the names of `hf.data` loaders; none of them when
             it is quick.
         searched: what was searched for each method, over which values, judged on which data.
-        cells: what is run.
+        cells: what is run; making the list must cost nothing, since the list of studies asks for it.
         rows: the dossier's rows of what was found. With cells missing it has the same rows: what is told of
             those that are there, `Verdict.NOT_RUN` where nothing can.
         table: the study's own table, in Markdown.

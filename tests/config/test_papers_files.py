@@ -67,14 +67,19 @@ STAND_INS = {
 }
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.stem}")
-def test_every_file_can_be_put_together(path, monkeypatch):
-    """As `--dry-run` does it, on data of the same make where the real one must be fetched."""
+def stand_in_for_data(monkeypatch):
+    """Data of the same make where the real one must be fetched."""
     for name, make in STAND_INS.items():
         real = catalogue.KINDS["data"][name]
         stand_in = functools.wraps(real)(lambda make=make, **settings: make())
         stand_in.__signature__ = inspect.signature(real)
         monkeypatch.setitem(catalogue.KINDS["data"], name, stand_in)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_every_file_can_be_put_together(path, monkeypatch):
+    """As `--dry-run` does it."""
+    stand_in_for_data(monkeypatch)
     assert study(read(path, ["seeds=1"]), pretrained=False).methods
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import deploy, machine
+from holdfast.cli import deploy, machine, papers
 from holdfast.cli.advise import advise
 from holdfast.cli.compare import compare, report
 from holdfast.cli.console import out, said_in_one_line
@@ -51,6 +51,7 @@ app = typer.Typer(
 for name, function in COMMANDS.items():
     app.command(name)(said_in_one_line(function))
 app.add_typer(deploy.app, name="deploy")
+app.add_typer(papers.app, name="papers")
 
 
 def _print_version(wanted: bool) -> None:

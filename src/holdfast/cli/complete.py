@@ -49,6 +49,16 @@ def names(incomplete: str) -> Offers:
     return _beginning({n: about for known in every for n, about in known.items()}, incomplete)
 
 
+def studies(incomplete: str) -> list[str]:
+    """Studies of the papers, where there is a clone of the repository."""
+    from holdfast.cli import checkout
+    from holdfast.errors import HoldfastError
+
+    with contextlib.suppress(HoldfastError):  # none is here: no offers
+        return [n for n in checkout.module("studies").NAMES if n.startswith(incomplete)]
+    return []
+
+
 def sinks(incomplete: str) -> Offers:
     """Where `--track` can send rounds."""
     about = {"tensorboard": "files in the run folder", "mlflow": "", "wandb": "Weights & Biases"}
