@@ -5,7 +5,17 @@ import importlib
 from papers.study import Study
 
 # In the order of the papers' pages.
-NAMES: tuple[str, ...] = ()
+NAMES: tuple[str, ...] = (
+    "feddyn/table2",
+    "feddyn/table2_everyone",
+    "feddyn/table5",
+    "feddyn/table6",
+    "feddyn/massive",
+    "feddyn/unbalanced",
+    "feddyn/figure1",
+    "feddyn/figure2",
+    "feddyn/figure3",
+)
 
 
 def study(name: str) -> Study:

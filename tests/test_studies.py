@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import papers
 from holdfast.cli import app, checkout
+from holdfast.config.build import sections
 from holdfast.config.build import study as build
 from holdfast.config.file import read
 from holdfast.errors import HoldfastError
@@ -211,18 +212,25 @@ def test_pages_are_what_the_results_give():
     assert page.stale() == [], "run `holdfast papers page`"
 
 
-PLACES = [place for paper in page.PAPERS for place in page.places(paper)]
+COMMANDS = sorted({place.command for paper in page.PAPERS for place in page.places(paper)})
 
 
-@pytest.mark.parametrize("command", sorted({place.command for place in PLACES}))
-def test_commands_of_what_was_not_run_work(command, monkeypatch):
+def test_commands_of_what_was_not_run_name_what_there_is():
+    for command in COMMANDS:
+        words = shlex.split(command)
+        if words[:3] == ["holdfast", "papers", "run"]:
+            assert words[3] in studies.NAMES
+            continue
+        assert words[:2] == ["holdfast", "run"], command
+        assert set(words[3::2]) <= {"--set"}, command
+        # Files as they are, are put together in tests/config/test_papers_files.py.
+        assert sections(read(ROOT / words[2], words[4::2])).algorithm, command
+
+
+@pytest.mark.parametrize("name", ["shakespeare", "emnist_letters"])
+def test_commands_with_other_splits_can_be_put_together(name, monkeypatch):
     """As `--dry-run` does it, on data of the same make where the real one must be fetched."""
     stand_in_for_data(monkeypatch)
+    command = next(c for c in COMMANDS if f"feddyn/{name}.toml --set 'partition={{" in c)
     words = shlex.split(command)
-    if words[:3] == ["holdfast", "papers", "run"]:
-        assert words[3] in studies.NAMES
-        return
-    assert words[:2] == ["holdfast", "run"]
-    assert set(words[3::2]) <= {"--set"}
-    file = read(ROOT / words[2], [*words[4::2], "seeds=1"])
-    assert build(file, pretrained=False).methods
+    assert build(read(ROOT / words[2], [*words[4::2], "seeds=1"]), pretrained=False).methods
