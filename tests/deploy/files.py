@@ -98,6 +98,4 @@ def state_at(run, site):
     engine = run.experiment.engine
     number = engine.roster.names.index(site.name)
     states = StateVersions(site.folder / engine.run)
-    return number, states.read(
-        version_of(run.state.client_states[number]), engine.setup.template.client
-    )
+    return number, states.read(version_of(run.client_states[number]), engine.setup.template.client)

@@ -39,7 +39,7 @@ def test_personal_models_are_measured_at_their_sites(name, tmp_path):
     said = [found for found in answers if found.header["kind"] == "measured"]
     assert len(said) == 3
     assert all(found.body == b"" for found in said)
-    assert [found.header["sums"]["own accuracy"][1] for found in said] == [4, 6, 3]
+    assert [found.header["sums"]["test own accuracy"][1] for found in said] == [4, 6, 3]
 
 
 def test_an_evaluator_of_ones_own_cannot_reach_into_sites(tmp_path):

@@ -52,9 +52,3 @@ def test_what_stays_at_sites_is_refused(evaluator, said, tmp_path):
     given = measured_by(evaluator)
     with pytest.raises(hf.HoldfastError, match=said):
         hf.deploy.run(given, hf.deploy.InProcess(sites(given, tmp_path)), rounds=1, wait=10)
-
-
-def test_a_mask_that_a_first_round_chooses_is_for_simulations(tmp_path):
-    given = dataclasses.replace(experiment("scaffold"), algorithm=hf.algorithms.fedpvr("auto"))
-    with pytest.raises(hf.HoldfastError, match="chosen after a first round"):
-        hf.deploy.run(given, hf.deploy.InProcess(sites(given, tmp_path)), rounds=1, wait=10)

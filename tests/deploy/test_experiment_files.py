@@ -17,6 +17,10 @@ from tests.deploy.files import ARRAYS, TABLE, federation_of, file_of, simulated,
 from tests.problems import same_bits
 
 HEART = Path(__file__).parents[3] / "shared" / "data" / "heart-disease"
+# Both a share to choose rounds by, and local steps before a model is used.
+CHOSEN = TABLE.replace("rounds = 2", "rounds = 6").replace(
+    "personal = true", "personal = true, validation = 0.25, patience = 2, adapt = { steps = 2 }"
+)
 CASES = {
     "scaffold on tables": (TABLE, "scaffold"),
     "flix on tables": (TABLE, "flix"),
@@ -72,6 +76,33 @@ def test_the_file_that_is_simulated_is_deployed(case, tmp_path):
         model = str(sites[0].folder / deployed.experiment.engine.run / "model.safetensors")
         done = CliRunner().invoke(app, ["predict", model, rows])
         assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("method", ["scaffold", "flix"])
+def test_rounds_are_chosen_by_examples_that_sites_set_apart(method, tmp_path):
+    path = file_of(tmp_path / "given", CHOSEN)
+    expected, study = simulated(path, method)
+    assert study.stop is not None
+    given, sites = federation_of(tmp_path / "federation", path, method)
+    deployed = hf.deploy.run(
+        given, hf.deploy.InProcess(sites), rounds=study.rounds, checkpoint=tmp_path / "run", wait=5
+    )
+    assert deployed.experiment.stop == study.stop
+    assert deployed.state.round == expected.state.round
+    assert deployed.best_round == expected.best_round
+    check_same(deployed, expected, sites)
+    names = [n for n in expected.history.columns if n.startswith(("validation_", "personal_"))]
+    # Of all sites' examples together nobody has the predictions.
+    names.remove("validation_auc")
+    assert {"validation_loss", "validation_personal_auc", "personal_accuracy"} <= {*names}
+    for ours, theirs in zip(deployed.history, expected.history, strict=True):
+        for name in names:
+            np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-5)
+    # After its own local steps, of the best round.
+    for number, site in enumerate(sites):
+        saved = hf.load(site.folder / deployed.experiment.engine.run / "model.safetensors")
+        assert same_bits(saved.params, expected.personal(number))
+        assert saved.description.adapts
 
 
 @pytest.mark.skipif(not HEART.exists(), reason="the heart disease data is not here")
@@ -222,7 +253,11 @@ REFUSED = {
         '[sweep]\n"local.learning_rate" = [0.1, 0.2]\n[[algorithm]]',
         "one point of",
     ),
-    "validation": ("personal = true", "personal = true, validation = 0.1", "in simulations only"),
+    "validation": (
+        'label = "sick"',
+        'label = "sick"\nvalidation_share = 0.1',
+        "say validation = 0.1 under [evaluate] instead",
+    ),
     "average": ("personal = true", "personal = true, average = true", "stays at its site"),
     "pooled metric": ("personal = true", "personal = false", "each site measures its own"),
     "unseen": ('label = "sick"', 'label = "sick"\nunseen = 0.4', "train nothing"),
@@ -232,7 +267,6 @@ REFUSED = {
         "constants of all clients' data",
     ),
     "select": ("rounds = 2", "rounds = 2\nselect = true", "are sent in simulations only so far"),
-    "adapt": ("alpha = 0.4", "alpha = 0.4\nadapt = true", "has `adapt`"),
     "evaluator": (
         "personal = true",
         'personal = true, also = [{ name = "drift" }]',

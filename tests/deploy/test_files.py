@@ -78,6 +78,13 @@ def test_data_that_could_run_code_is_not_read(place):
         hf.deploy.site_from_file(place / "site.toml", experiment())
 
 
+@pytest.mark.parametrize("host", ["", "two words", "x" * 65])
+def test_a_host_that_no_certificate_can_name_is_refused(host, tmp_path):
+    with pytest.raises(hf.HoldfastError, match="give a name or an address"):
+        write_keys(tmp_path, ["north"], [host])
+    assert not list(tmp_path.iterdir())
+
+
 def test_keys_are_made_once_and_only_their_owner_reads_them(tmp_path):
     pytest.importorskip("cryptography")
     first = write_keys(tmp_path / "keys", ["north", "south"])

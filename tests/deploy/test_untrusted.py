@@ -245,7 +245,6 @@ def test_a_name_that_is_taken_is_not_given_twice(tmp_path, caplog):
 
 REFUSED = {
     "select": (dict(select=True), "select=True"),
-    "first_round": (dict(first_round=hf.algorithms.fedavg()), "first_round"),
     "centralised": (dict(algorithm=hf.algorithms.centralised()), "pools all data"),
     "local_only": (dict(algorithm=hf.algorithms.local_only()), "sends nothing"),
     "downlink": (
@@ -264,7 +263,6 @@ REFUSED = {
         dict(algorithm=hf.algorithms.flix(hf.PerClient([0.0, 0.5, 0.5]))),
         "neither need the model",
     ),
-    "stop": (dict(stop=hf.EarlyStopping("accuracy", patience=2)), "early stopping keeps"),
 }
 
 

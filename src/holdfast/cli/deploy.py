@@ -122,8 +122,9 @@ def local(
 ) -> None:
     """Start a whole federation on this machine, run it, and end what was started.
 
-    It goes on from where a run of before has stopped; Ctrl-C leaves the last round on the disk, and no
-    process. Needs [bold]pip install "holdfast\\[flower]"[/].
+    It goes on from where a run of before has stopped. Ctrl-C leaves no process.
+
+    Needs [bold]pip install "holdfast\\[flower]"[/].
 
     Examples:
 
@@ -310,5 +311,11 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "resume": run,
     "status": status,
 }
+_RESUME = """Go on with a run that was stopped, from its folder: the same as [bold]run[/].
+
+Example:
+
+[bold]holdfast deploy resume app --folder runs/trial --ca keys/ca.crt[/]
+"""
 for _name, _function in _COMMANDS.items():
-    app.command(_name)(said_in_one_line(_function))
+    app.command(_name, help=_RESUME if _name == "resume" else None)(said_in_one_line(_function))

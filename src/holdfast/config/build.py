@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -327,31 +328,53 @@ def _of_one_draw(file: ExperimentFile, pretrained: bool) -> Study:
             f"mean of {made.window} would be there; give at most {evaluations}.",
         )
     measured = _try_out(made, pretrained)
-    asked = given.metric
     own = any(made.roles[m.label] in ("alone", "personal") for m in methods)
-    if asked is None and own and made.measures_clients:
-        # What a method deploys is what it is judged by.
-        asked = f"personal_{'accuracy' if 'accuracy' in measured else 'loss'}"
-    metric = evaluation.metric(file, asked, measured, made.evaluators)
+    metric = metric_of(file, given, measured, made.evaluators, own and made.measures_clients)
     if made.target is not None:
         with located(file, ("metric",)):
             greater_is_better(metric, made.directions)
         with located(file, ()):
             check_target(metric, made.target, made.directions)
     names = evaluation.columns(measured, made.evaluators)
-    # Also where the file compares by the server's model, rounds are chosen by what clients use.
-    chosen = (
-        f"personal_{metric}"
-        if own and not metric.startswith(("personal_", "validation_"))
-        else metric
-    )
-    stop = early_stopping(file, given.evaluate, chosen, names, bool(trained.validation))
+    stop = stop_of(file, given, metric, names, own, bool(trained.validation))
     made = dataclasses.replace(made, metric=metric, stop=stop)
     if stop is not None:
         # Now that it is known by what is chosen, once more with it.
         made._made.clear()
         _try_out(made, pretrained)
     return made
+
+
+def metric_of(
+    file: ExperimentFile,
+    given: FileSchema,
+    measured: list[str],
+    evaluators: Sequence[Any],
+    by_clients: bool,
+) -> str:
+    """What methods are compared by; `by_clients`: some leave clients a model of their own, and it is
+    measured."""
+    asked = given.metric
+    if asked is None and by_clients:
+        # What a method deploys is what it is judged by.
+        asked = f"personal_{'accuracy' if 'accuracy' in measured else 'loss'}"
+    return evaluation.metric(file, asked, measured, evaluators)
+
+
+def stop_of(
+    file: ExperimentFile,
+    given: FileSchema,
+    metric: str,
+    names: list[str],
+    own: bool,
+    has_validation: bool,
+) -> EarlyStopping | None:
+    """What ends a run early, of methods that are compared by this metric; `own`: some leave clients a model
+    of their own."""
+    # Also where the file compares by the server's model, rounds are chosen by what clients use.
+    alone = own and not metric.startswith(("personal_", "validation_"))
+    chosen = f"personal_{metric}" if alone else metric
+    return early_stopping(file, given.evaluate, chosen, names, has_validation)
 
 
 def _check_due(file: ExperimentFile, given: FileSchema) -> None:

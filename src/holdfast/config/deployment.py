@@ -17,10 +17,11 @@ import functools
 import inspect
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import jax
 import numpy as np
 from jax import tree
 
@@ -30,6 +31,8 @@ from holdfast.config.making import find, located, make, named
 from holdfast.config.population import make_model
 from holdfast.config.schema import FileSchema
 from holdfast.config.theory import asks_theory
+from holdfast.core.algorithm import Algorithm
+from holdfast.core.wire import OnSite
 from holdfast.data.clients import Examples
 from holdfast.data.dataset import Dataset
 from holdfast.data.tables.apart import Fitted, TableSettings
@@ -38,6 +41,7 @@ from holdfast.deploy.evaluation import HeldOut
 from holdfast.deploy.federate import population
 from holdfast.deploy.messages import is_name
 from holdfast.deploy.site_data import SiteData, holding_out
+from holdfast.deploy.taking import TEST, VALIDATION
 from holdfast.deploy.task import name_of
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.saving import columns_of
@@ -60,14 +64,10 @@ _MEASURED = {
     "average": "every client's latest model stays at its site",
     "active": "clients' latest models stay at their sites",
     "train": "training examples are at the sites, and are measured by nobody else",
-    "adapt": "local steps before a model is used are for simulations only so far",
-    "validation": "rounds are chosen by validation examples in simulations only so far",
-    "patience": "early stopping is for simulations only so far",
-    "keep": "early stopping is for simulations only so far",
-    "choose_by": "early stopping is for simulations only so far",
 }
 _OF_DATA = {
-    "validation_share": "validation examples are for simulations only so far",
+    "validation_share": "each site sets its own apart; say validation = 0.1 under [evaluate] instead, a "
+    "share of what it trains on",
     "leave_out": "sites that train nothing are for simulations only; leave them out of the federation",
     "unseen": "sites that train nothing are for simulations only; leave them out of the federation",
     "preprocessing": "columns are fitted from what the sites say",
@@ -172,6 +172,11 @@ class DeployedFile:
             )
         return self.method or labels[0]
 
+    @property
+    def validation(self) -> float | None:
+        """Which share of its training examples every site sets apart to choose rounds by."""
+        return self.sections.evaluate.validation
+
     @functools.cached_property
     def labels(self) -> tuple[str, ...]:
         """Of all methods of the file."""
@@ -188,7 +193,8 @@ class DeployedFile:
         if label not in self.labels:
             raise HoldfastError(f"{self.file.path} has no method `{label}`.", about=("method",))
         # Only this one: a site builds it for every message.
-        method = build.methods_of(file, sections, trained)[self.labels.index(label)]
+        methods = build.methods_of(file, sections, trained)
+        method = methods[self.labels.index(label)]
         if asks_theory(method.swept.table):
             _refuse(
                 method.swept.file,
@@ -203,28 +209,45 @@ class DeployedFile:
         before = method.at_server.pretraining if at_server else None
         seeds = sections.seeds
         first = (0 if isinstance(seeds, int) else seeds[0]) if self.seed is None else self.seed
+        evaluators = self._evaluators(trained, [m.algorithm for m in methods])
         made = Experiment(
             method.algorithm,
             model,
             clients,
             method.local,
             cohort=cohort,
-            evaluate=self._evaluators(trained, method.algorithm),
+            evaluate=evaluators,
             seed=first,
             params=None if before is None else before.start(model, first),
             server=method.server,
             select=sections.select,
         )
-        if at_server:
-            with located(method.swept.file, method.at):
-                checked(dataclasses.replace(made, evaluate=None))
-        return made
+        if not at_server:
+            return made
+        with located(method.swept.file, method.at):
+            setup = checked(dataclasses.replace(made, evaluate=None))
+        two = tree.map(lambda a: jax.ShapeDtypeStruct((2, *a.shape[1:]), a.dtype), dataset.train)
+        measured = list(jax.eval_shape(model.measure, setup.params, two))
+        own = any(
+            evaluation.leaves_clients_their_own(m.algorithm, trained)
+            or (isinstance(m.algorithm.wire, OnSite) and m.algorithm.regroup is None)
+            for m in methods
+        )
+        by_clients = own and any(one.personal for one in evaluators if isinstance(one, HeldOut))
+        metric = build.metric_of(file, sections, measured, evaluators, by_clients)
+        names = evaluation.columns(measured, evaluators)
+        has = self.validation is not None
+        stop = build.stop_of(file, sections, metric, names, own, has)
+        return dataclasses.replace(made, stop=stop)
 
-    def _evaluators(self, trained: joined.Federation, algorithm: Any) -> tuple[Any, ...]:
-        """Of test examples each site measures its own; other sets are the server's."""
+    def _evaluators(
+        self, trained: joined.Federation, algorithms: Sequence[Algorithm]
+    ) -> tuple[Any, ...]:
+        """Of test examples, and of those to choose by, each site measures its own; other sets are the
+        server's."""
         section = self.sections.evaluate
         metrics = evaluation.set_metrics(self._plain, section)
-        personal = evaluation.is_personal(section, [algorithm], trained)
+        personal = evaluation.is_personal(section, algorithms, trained)
         if metrics and not personal:
             _refuse(
                 self.file,
@@ -232,7 +255,8 @@ class DeployedFile:
                 "a metric of all sites' test examples together needs the prediction of every one of them, "
                 "which stays at its site; add personal = true, and each site measures its own",
             )
-        held_out = HeldOut(section.every, True, personal, metrics)
+        apart = () if section.validation is None else (VALIDATION,)
+        held_out = HeldOut(section.every, True, personal, metrics, (TEST, *apart))
         sets = evaluation.EvaluationSets(self._plain, section, trained)
         own = [sets.measured(evaluators.on, name, section.every) for name in sets.own]
         return (held_out, *own)

@@ -1,6 +1,8 @@
 """A federation of an experiment file: the app that carries it, and simulated clients as sites to try it."""
 
+import copy
 import csv
+import dataclasses
 import re
 import shutil
 from pathlib import Path
@@ -93,6 +95,9 @@ def write_federation_of(folder: Path, experiment: Path) -> DeployedFile:
     (package / "experiment.toml").write_text(_without_files(file), "utf-8")
     (package / SITES_FILE).write_text(tomlkit.dumps(described(names, like)), "utf-8")
     _copy_code(file, package)
+    if deployed.validation is not None:
+        # Sites set apart their own, the same as the simulation does.
+        study = build.study(_without_choosing(file), pretrained=False)
     _write_sites(folder / "sites", study, deployed)
     return deployed
 
@@ -104,6 +109,14 @@ def _without_files(file: ExperimentFile) -> str:
     for key in _FILES if isinstance(data, dict) else ():
         data.pop(key, None)
     return tomlkit.dumps(document)
+
+
+def _without_choosing(file: ExperimentFile) -> ExperimentFile:
+    """The file without examples to choose by, and what is done with them."""
+    values = copy.deepcopy(file.values)
+    for key in ("validation", "patience", "keep", "choose_by"):
+        values["evaluate"].pop(key, None)
+    return dataclasses.replace(file, values=values)
 
 
 def _copy_code(file: ExperimentFile, package: Path) -> None:

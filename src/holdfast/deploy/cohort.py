@@ -23,18 +23,11 @@ from holdfast.core.template import reply_shapes
 from holdfast.core.wire import Wire
 from holdfast.deploy import frame, messages
 from holdfast.deploy.collect import Collected, Collector, Patience
-from holdfast.deploy.frame import BadMessageError
 from holdfast.deploy.messages import Version
-from holdfast.deploy.replies import (
-    Expected,
-    Limits,
-    SecondAnswerError,
-    SiteRefusedError,
-    far_out,
-    read_refusal,
-)
+from holdfast.deploy.replies import Expected, Limits, SiteRefusedError, far_out
 from holdfast.deploy.roster import Roster
-from holdfast.deploy.task import Task, name_of
+from holdfast.deploy.session import Session
+from holdfast.deploy.task import FIRST_ROUND, Task
 from holdfast.deploy.transport import Transport
 from holdfast.engine.compiled import CompiledEngine, along_tree
 from holdfast.engine.layout import Execution, SlotLayout
@@ -103,12 +96,14 @@ class RemoteCohort:
 
     def __post_init__(self) -> None:
         self._inner = CompiledEngine(devices=1, width=1)
-        self._begun: set[int] = set()
-        self._known: set[int] = set()
-        self._saved: list[dict[int, Version]] = []
+        # By client its state in the save, and in the best round that the save keeps.
+        self._saved: list[tuple[dict[int, Version], dict[int, Version]]] = []
         self._last = Collected()
         self._far_out: tuple[int, ...] = ()
-        self._setup: Setup | None = None
+        self._whole: Session | None = None
+        self._first: Session | None = None
+        # Of the first round, which a mask is chosen by before it counts: what was asked and came.
+        self._chosen_by: _AskedRound | None = None
 
     # What any engine does.
 
@@ -157,117 +152,88 @@ class RemoteCohort:
         last = self._last
         waited = set(ids.tolist()) - last.found.keys() - last.refused.keys()
         counts = {"stragglers": len(waited), "refused": last.bad, "stray": last.stray}
-        if not self._looks_at_lengths:
+        if not self._looks_at_lengths(self._latest):
             return counts
         far = np.intersect1d(np.array(self._far_out, int), ids)
         return with_details({**counts, "outlying": len(far), "outlying_clients": far})
 
-    @property
-    def _looks_at_lengths(self) -> bool:
+    def _looks_at_lengths(self, session: Session) -> bool:
         """Whether nothing else bounds replies. Whose is long must not show where the run is private."""
-        plain = type(self.task.algorithm.mean) is Mean
-        return plain and self.setup.account is None and self.limits.outlying is not None
+        plain = type(session.algorithm.mean) is Mean
+        return plain and session.setup.account is None and self.limits.outlying is not None
 
-    @property
-    def leaves_out_far_ones(self) -> bool:
+    def leaves_out_far_ones(self, session: Session) -> bool:
         """Whether a reply that is far longer than the others counts as one that did not come."""
-        algorithm = self.task.algorithm
+        algorithm = session.algorithm
         meant = algorithm.aggregate is not None or algorithm.needs_everyone
-        return self._looks_at_lengths and not meant
+        return self._looks_at_lengths(session) and not meant
 
     # The run.
 
     def take_part_in(self, setup: Setup) -> None:
-        """Which run sites take part in; before its first round."""
-        self._setup = setup
-        self._begun.clear()
-        self._known.clear()
+        """Which run sites take part in; before its first round. A run that chooses a mask is told of twice:
+        for its first round, and again with its mask."""
+        if setup.opening is not None and self._first is None:
+            self._first = Session(setup, self.task, self.roster, FIRST_ROUND)
+        self._whole = self._latest = Session(setup, self.task, self.roster)
+
+    @property
+    def whole(self) -> Session:
+        """The run as sites know it."""
+        assert self._whole is not None, "take_part_in"
+        return self._whole
+
+    def session(self, t: int) -> Session:
+        """What round `t`, from 0, is of: the run, or its first round where another method takes that."""
+        return self._first if t == 0 and self._first is not None else self.whole
 
     @property
     def setup(self) -> Setup:
         """Of the run."""
-        assert self._setup is not None, "take_part_in"
-        return self._setup
+        return self.whole.setup
 
     def say_if_unbounded(self) -> None:
         """A word where no reply is too long and that is not said to be meant."""
-        bounded = self.leaves_out_far_ones or self.setup.account is not None
-        if self.task.algorithm.aggregate is None and not bounded:
+        bounded = self.leaves_out_far_ones(self.whole) or self.setup.account is not None
+        if self.whole.algorithm.aggregate is None and not bounded:
             log.warning(
                 "deploy: within the norm that Limits allows, nothing bounds what one site can do to the "
                 "model; hf.Algorithm(aggregate=hf.aggregates.NormBounded()) does, and hf.aggregates.Mean() "
                 "says that this is meant."
             )
 
-    @functools.cached_property
+    @property
     def run(self) -> str:
         """The name of the run: what makes it this run."""
-        return name_of(*(f"{k}: {v}" for k, v in sorted(self.setup.identity().items())))
+        return self.whole.run
 
     def saved(self, state: RunState) -> None:
         """A state is on the server's disk: what sites had before the save before it, nobody will ask for."""
         marks = {int(c): version_of(state.client_states[c]) for c in state.client_states.touched}
-        self._saved = [*self._saved[-1:], marks]
-
-    def begin(self, client: int) -> bytes:
-        """The first message of the run to a site."""
-        setup, task = self.setup, self.task
-        return messages.Begin(
-            run=self.run,
-            method=self.roster.method,
-            table=self.roster.table,
-            algorithm=task.algorithm_digest,
-            model=task.model_digest,
-            local=task.local_digest,
-            seed=int(setup.experiment.seed),
-            client=client,
-            clients=len(setup.clients),
-            examples=int(setup.batches.sizes[client]),
-            largest=setup.batches.largest[0],
-            weight=float(setup.batches.weights[client]),
-            body=Wire().pack(setup.params),
-        ).pack()
-
-    def next_message(self, client: int, data: bytes) -> bytes:
-        """This message, or that which begins the run if the site has not."""
-        return data if client in self._begun else self.begin(client)
-
-    def read_begun(self, client: int, data: bytes) -> bool:
-        """Take the answer to the message that begins the run, if it is one."""
-        if client in self._begun:
-            # Asked twice, since it was slow to begin: it has its round by now.
-            if data == messages.Begun(self.run).pack():
-                raise SecondAnswerError("it has said already that it has begun")
-            return False
-        found = frame.unpack(data, 0, 4096)
-        read_refusal(found)
-        if messages.Begun.read(found).run != self.run:
-            raise BadMessageError("it has begun another run")
-        self._begun.add(client)
-        return True
-
-    def refused_by(self, client: int, refusal: SiteRefusedError) -> None:
-        """A site that does not know the run is told of it again."""
-        if refusal.lost:
-            self._begun.discard(client)
+        best: dict[int, Version] = {}
+        if state.best is not None:
+            for k, client in enumerate(state.best.touched):
+                mark = tree.map(lambda a, k=k: a[k], state.best.stacked)
+                best[int(client)] = version_of(mark)
+        self._saved = [*self._saved[-1:], (marks, best)]
 
     def round(self, t: int, inputs: RoundInputs, placement: Placement) -> RoundResult:
         """Round `t`: open it, ask every site of the cohort, close it with the replies there are."""
+        session = self._latest = self.session(t)
         clients, steps = np.asarray(inputs.slots.client), np.asarray(inputs.slots.steps)
         marks = inputs.client_states
-        first = self.setup.template.client
+        first = session.setup.template.client
         opened = _opened(dataclasses.replace(inputs, client_states=ClientState((), ())), first)
-        asked = _AskedRound(self, t, inputs, opened, first)
+        asked = _AskedRound(self, session, t, inputs, opened, first)
         for slot in np.flatnonzero(steps > 0):
             client = int(clients[slot])
             version = version_of(tree.map(lambda a, s=slot: a[s], marks))
-            # Who took part before a restart of the server has begun; if its disk says otherwise, so will it.
-            if version != messages.FIRST and client not in self._known:
-                self._begun.add(client)
-            self._known.add(client)
+            session.asked(client, version)
             asked.add(client, version)
-        collect = Collector(self.transport, self.roster, self.patience)
-        self._last = collect(t, list(asked.rounds), asked)
+        if session is self._first:
+            asked = self._asked_once(t, asked)
+        else:
+            self._last = self._collect(t, asked)
         counted = self._looked_at(t, asked.sizes)
         states = _stacked(clients, steps, counted, asked.coded)
         result = _closed(
@@ -281,14 +247,27 @@ class RemoteCohort:
         names = [frame.identity(asked.rounds[c]) if c in asked.rounds else "" for c in clients]
         return result._replace(client_states=_marked(marks, t + 1, names))
 
+    def _collect(self, t: int, asked: "_AskedRound") -> Collected:
+        return Collector(self.transport, self.roster, self.patience)(t, list(asked.rounds), asked)
+
+    def _asked_once(self, t: int, asked: "_AskedRound") -> "_AskedRound":
+        """A first round that a mask was chosen by is the run's first round too: nobody is asked again."""
+        before = self._chosen_by
+        if before is None or before.rounds != asked.rounds:
+            self._last, self._chosen_by = self._collect(t, asked), asked
+            return asked
+        self._chosen_by = None
+        asked.sizes = before.sizes
+        return asked
+
     def _looked_at(self, t: int, sizes: dict[int, float]) -> dict[int, Tree]:
         """The replies that count: not those far longer than others, where nothing else bounds them."""
         found, times = self._last.found, self.limits.outlying
         self._far_out = ()
-        if times is None or not self._looks_at_lengths:
+        if times is None or not self._looks_at_lengths(self._latest):
             return found
         self._far_out = far_out({client: sizes[client] for client in found}, times)
-        out = self._far_out if self.leaves_out_far_ones else ()
+        out = self._far_out if self.leaves_out_far_ones(self._latest) else ()
         for client in self._far_out:
             log.warning(
                 "round %d, site %s: its reply has norm %.3g, over %g times the median of the others'; %s",
@@ -305,9 +284,15 @@ class _AskedRound:
     """What sites are asked in one round: to begin, if they have not, and for their reply."""
 
     def __init__(
-        self, engine: RemoteCohort, t: int, inputs: RoundInputs, opened: Opened, first: ClientState
+        self,
+        engine: RemoteCohort,
+        session: Session,
+        t: int,
+        inputs: RoundInputs,
+        opened: Opened,
+        first: ClientState,
     ) -> None:
-        self._engine, self._t, self._inputs = engine, t, inputs
+        self._engine, self._session, self._t, self._inputs = engine, session, t, inputs
         msg = addressed(opened.msg, None)
         self._body = Wire().pack((opened.x, msg, opened.said))
         self._largest = engine.limits.norm * (1.0 + float(norm(opened.x)))
@@ -321,40 +306,41 @@ class _AskedRound:
 
     def add(self, client: int, base: Version) -> None:
         """One more client, which goes on from this version of its state."""
-        engine = self._engine
-        oldest = engine._saved[0] if len(engine._saved) == 2 else {}
+        engine, session = self._engine, self._session
+        oldest, best = engine._saved[0] if len(engine._saved) == 2 else ({}, {})
         data = messages.Round(
-            run=engine.run,
+            run=session.run,
             round=self._t,
             base=base,
             kept=oldest.get(client, messages.FIRST),
+            best=best.get(client, messages.FIRST),
             body=self._body,
         ).pack()
         self.rounds[client] = data
         self._expected[client] = Expected(
-            run=engine.run,
+            run=session.run,
             round=self._t,
             message=frame.identity(data),
             client=client,
-            examples=int(engine.setup.batches.sizes[client]),
+            examples=int(session.setup.batches.sizes[client]),
             algorithm=self._inputs.algorithm,
-            payload=engine.setup.template.payload,
+            payload=session.setup.template.payload,
             coded=self.coded,
             key=self._inputs.key,
             largest=self._largest,
         )
 
     def message(self, client: int) -> bytes:
-        return self._engine.next_message(client, self.rounds[client])
+        return self._session.next_message(client, self.rounds[client])
 
     def read(self, client: int, data: bytes) -> Any:
-        if self._engine.read_begun(client, data):
+        if self._session.read_begun(client, data):
             return None
         try:
             coded, self.sizes[client] = self._expected[client].read(data)
             return coded
         except SiteRefusedError as refusal:
-            self._engine.refused_by(client, refusal)
+            self._session.refused_by(client, refusal)
             raise
 
 

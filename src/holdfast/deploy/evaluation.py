@@ -13,10 +13,10 @@ from holdfast.deploy.cohort import RemoteCohort, version_of
 from holdfast.deploy.collect import Collector
 from holdfast.deploy.frame import BadMessageError
 from holdfast.deploy.replies import SiteRefusedError, read_refusal
-from holdfast.deploy.taking import BOTH, OWN, SERVER
+from holdfast.deploy.taking import BOTH, OWN, SERVER, TEST, VALIDATION
 from holdfast.engine.personal import deployed_message
 from holdfast.errors import HoldfastError
-from holdfast.evaluate.evaluators import Personal
+from holdfast.evaluate.evaluators import Personal, named_by
 from holdfast.evaluate.measuring import also
 from holdfast.evaluate.protocol import EvaluationView, Evaluator
 from holdfast.metrics import Metric
@@ -39,27 +39,37 @@ class HeldOut:
         server: whether the server's model is measured, on all of them together.
         personal: whether each site's own is, on its own.
         metrics: of each site's own set.
+        sets: which of a site's held-out examples: test examples, and those to choose by.
     """
 
     every: int = 1
     server: bool = True
     personal: bool = False
     metrics: tuple[Metric, ...] = ()
+    sets: tuple[str, ...] = (TEST,)
     keeps_last_models = False
 
-    @property
-    def _of_clients(self) -> Personal:
-        return Personal((), self.every, metrics=self.metrics)
+    def _of_clients(self, of: str) -> Personal:
+        return Personal((), self.every, name=self._name(of), metrics=self.metrics)
+
+    def _name(self, of: str) -> str:
+        """What stands before the metrics of a set."""
+        return "" if of == TEST else of
 
     @property
     def directions(self) -> Directions:
         """As in a simulation."""
-        return self._of_clients.directions
+        return self._of_clients(TEST).directions
 
     def columns(self, measured: list[str]) -> list[str]:
         """As in a simulation, but of sets of all sites together."""
-        own = self._of_clients.columns(also(measured, self.metrics)) if self.personal else []
-        return [*(measured if self.server else []), *own]
+        names = []
+        for of in self.sets:
+            if self.server:
+                names += [*named_by(self._name(of), dict.fromkeys(measured, 0.0))]
+            if self.personal:
+                names += self._of_clients(of).columns(also(measured, self.metrics))
+        return names
 
     def check(self, model: Model, params: Tree, clients: int) -> None:
         """Sites look at their own examples; which metrics they know is known here."""
@@ -86,7 +96,12 @@ def at_sites(evaluator: Any, engine: RemoteCohort) -> Evaluator:
     """`hf.evaluate.personal` as sites work it out, on their own held-out examples; others as they are."""
     if isinstance(evaluator, HeldOut):
         return HeldOutAtSites(
-            evaluator.every, evaluator.server, evaluator.personal, evaluator.metrics, engine=engine
+            evaluator.every,
+            evaluator.server,
+            evaluator.personal,
+            evaluator.metrics,
+            evaluator.sets,
+            engine=engine,
         )
     if not isinstance(evaluator, Personal):
         found: Evaluator = evaluator
@@ -102,7 +117,8 @@ def at_sites(evaluator: Any, engine: RemoteCohort) -> Evaluator:
         False,
         True,
         evaluator.metrics,
-        name=evaluator.name,
+        (VALIDATION if evaluator.name == VALIDATION else TEST,),
+        called=evaluator.name,
         adapt=evaluator.adapt,
         engine=engine,
     )
@@ -112,25 +128,37 @@ def at_sites(evaluator: Any, engine: RemoteCohort) -> Evaluator:
 class HeldOutAtSites(HeldOut):
     """The same with sites that can be asked: means of all examples, of all sites, and of the worst tenth."""
 
-    name: str = ""
+    called: str = ""
     adapt: Any = None
     engine: RemoteCohort | None = dataclasses.field(default=None, repr=False, compare=False)
 
-    @property
-    def _of_clients(self) -> Personal:
-        return Personal((), self.every, name=self.name, metrics=self.metrics)
+    def _name(self, of: str) -> str:
+        return self.called or super()._name(of)
 
     def __call__(self, view: EvaluationView) -> dict[str, Any]:
         assert self.engine is not None
         engine, clients = self.engine, list(range(len(view.state.client_states)))
         models = SERVER if not self.personal else BOTH if self.server else OWN
-        asked = _AskedEvaluation(engine, view, models, self.metrics)
+        asked = _AskedEvaluation(engine, view, models, self.sets, self.metrics)
         collect = Collector(engine.transport, engine.roster, engine.patience)
         replies = collect(view.state.round - 1, clients, asked).found
-        each = {c: replies[c] for c in clients if replies.get(c)}
+        out: dict[str, Any] = {}
+        for of in self.sets:
+            each = {c: replies[c][of] for c in clients if of in (replies.get(c) or {})}
+            if not each and of == VALIDATION and replies:
+                raise HoldfastError(
+                    "deploy: no site has examples to choose by; give hf.deploy.Site(validation=...), or a "
+                    "larger share.",
+                    about=("evaluate",),
+                )
+            out |= self._of_set(view, of, each)
+        return out
+
+    def _of_set(self, view: EvaluationView, of: str, each: dict[int, Any]) -> dict[str, Any]:
+        """What comes of one set, from the sums of sites that have such examples."""
         out: dict[str, Any] = {}
         if self.server:
-            out |= _together([sums[SERVER] for sums in each.values()])
+            out |= named_by(self._name(of), _together([sums[SERVER] for sums in each.values()]))
         which = OWN if self.personal else SERVER
         # A site whose examples have no such value, as AUC of one class, is in no mean.
         none: dict[str, float | None] = {metric.name: None for metric in self.metrics}
@@ -139,8 +167,8 @@ class HeldOutAtSites(HeldOut):
             for e in each.values()
         ]
         if self.personal and means:
-            out |= self._of_clients.of_clients(view, means)
-        return out if self.name else out | _by_site(list(each), each.values(), which, means)
+            out |= self._of_clients(of).of_clients(view, means)
+        return out if self._name(of) else out | _by_site(list(each), each.values(), which, means)
 
 
 def _together(several: list[dict[str, list[float]]]) -> dict[str, float]:
@@ -168,19 +196,27 @@ class _AskedEvaluation:
     """What sites are asked to measure."""
 
     def __init__(
-        self, engine: RemoteCohort, view: EvaluationView, models: str, metrics: tuple[Metric, ...]
+        self,
+        engine: RemoteCohort,
+        view: EvaluationView,
+        models: str,
+        sets: tuple[str, ...],
+        metrics: tuple[Metric, ...],
     ) -> None:
-        setup, state = engine.setup, view.state
-        now = hyper.at_round(setup.algorithm, state.round)
+        state = view.state
+        # After a first round by another method, what sites have is of that method.
+        self._session = session = engine.session(state.round - 1)
+        now = hyper.at_round(session.algorithm, state.round)
         msg = _message(now, state.params, state.server.rule)
         body = Wire().pack((state.params, msg))
-        self._engine, self._models = engine, models
+        self._models, self._sets = models, sets
         self._asked: dict[int, bytes] = {
             client: messages.Evaluate(
-                run=engine.run,
+                run=session.run,
                 round=state.round,
                 base=version_of(state.client_states[client]),
                 models=models,
+                sets=" ".join(sets),
                 metrics=",".join(metric.name for metric in metrics),
                 body=body,
             ).pack()
@@ -188,37 +224,36 @@ class _AskedEvaluation:
         }
 
     def message(self, client: int) -> bytes:
-        return self._engine.next_message(client, self._asked[client])
+        return self._session.next_message(client, self._asked[client])
 
     def read(self, client: int, data: bytes) -> Any:
-        if self._engine.read_begun(client, data):
+        if self._session.read_begun(client, data):
             return None
         found = frame.unpack(data, 0, _MOST_HEADER)
         try:
             read_refusal(found)
         except SiteRefusedError as refusal:
-            self._engine.refused_by(client, refusal)
+            self._session.refused_by(client, refusal)
             raise
         measured = messages.Measured.read(found)
         if measured.message != frame.identity(self._asked[client]):
             raise BadMessageError("it answers another message")
         if any(n < 1 for _, n in measured.sums.values()):
             raise BadMessageError("it measured on no examples")
-        return self._by_model(measured.sums)
+        return self._by_set(measured.sums)
 
-    def _by_model(self, sums: dict[str, list[float]]) -> dict[str, dict[str, list[float]]]:
-        """Sums by model and metric; nothing of a site that holds nothing out."""
-        if not sums:
-            return {}
-        out: dict[str, dict[str, list[float]]] = {SERVER: {}, OWN: {}}
+    def _by_set(self, sums: dict[str, list[float]]) -> dict[str, dict[str, dict[str, list[float]]]]:
+        """Sums by set, model and metric; no set of which a site holds nothing out."""
+        out: dict[str, dict[str, dict[str, list[float]]]] = {}
         # The loss first, as in a simulation.
         for name, pair in sorted(
             sums.items(), key=lambda item: (not item[0].endswith(" loss"), item)
         ):
-            model, _, metric = name.partition(" ")
-            if model not in out or not metric or model not in self._models.split():
+            of, model, metric = (*name.split(" ", 2), "", "")[:3]
+            if of not in self._sets or not metric or model not in self._models.split():
                 raise BadMessageError(f"it measured {name!r}, which nobody asked for")
-            out[model][metric] = pair
-        if any(not out[model] for model in (SERVER, OWN) if model in self._models.split()):
-            raise BadMessageError("it did not measure what was asked for")
+            out.setdefault(of, {SERVER: {}, OWN: {}})[model][metric] = pair
+        for found in out.values():
+            if any(not found[model] for model in self._models.split() if model in (SERVER, OWN)):
+                raise BadMessageError("it did not measure what was asked for")
         return out

@@ -24,7 +24,8 @@ from holdfast.deploy.task import Task, check_evaluators, shape_of
 from holdfast.deploy.transport import Transport
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.setup import checked
-from holdfast.engine.simulate import Run, simulate
+from holdfast.engine.simulate import Run, chosen_before, simulate
+from holdfast.engine.simulation import settled
 from holdfast.errors import HoldfastError
 from holdfast.record.checkpoint import Checkpoint
 from holdfast.record.files import write_whole
@@ -105,8 +106,11 @@ class Federation:
         start: RunState | None = None,
     ) -> Run:
         """So many rounds, those before a restart included."""
-        engine = self.engine
-        engine.take_part_in(checked(self.experiment))
+        engine, setup = self.engine, checked(self.experiment)
+        engine.take_part_in(setup)
+        if setup.waiting is not None:
+            # From sites' first round, which is then the run's too; or as it was chosen before a restart.
+            engine.take_part_in(settled(setup, chosen_before(self.experiment, start, checkpoint)))
         engine.say_if_unbounded()
         every = 1 if checkpoint is None else checkpoint.every
 
@@ -155,9 +159,11 @@ def federation(
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / _SITES, json.dumps(roster.sizes, indent=1, sort_keys=True) + "\n")
-    if patience.quorum < 1 and experiment.algorithm.needs_everyone:
+    methods = (experiment.algorithm, experiment.first_round)
+    strict = [m for m in methods if m is not None and m.needs_everyone]
+    if patience.quorum < 1 and strict:
         raise HoldfastError(
-            f"deploy: {experiment.algorithm.name} needs every site in every round, since its wire tells the "
+            f"deploy: {strict[0].name} needs every site in every round, since its wire tells the "
             f"server only a mean over everybody; give quorum=1.0.",
             about=("quorum",),
         )

@@ -11,7 +11,11 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
+from holdfast.data.clients import Clients, count
 from holdfast.data.tables.apart import Fitted, TableApart
+from holdfast.data.validation import set_apart
 from holdfast.deploy import frame, messages, summaries
 from holdfast.deploy.frame import BadMessageError
 from holdfast.deploy.site import LARGEST, RefusedError, Site, answered, begun_in
@@ -20,6 +24,7 @@ from holdfast.deploy.study import Study
 from holdfast.deploy.task import name_of
 from holdfast.errors import HoldfastError
 from holdfast.record.files import write_whole
+from holdfast.trees import Tree
 
 log = logging.getLogger("holdfast.deploy")
 _WITH_RUN = ("round", "evaluate", "keep")
@@ -98,16 +103,28 @@ class FileSite:
         else:
             own = fitted.of_rows(self.rows)
             train, tests = own.train, own.test if len(own.test.y) else None
+        validation = None
+        if self.study.validation is not None:
+            train, validation = self._set_apart(train, self.study.validation)
         return Site(
             self.study.at_site(method, fitted),
             train,
             self.folder,
             self.name,
             tests,
+            validation,
             self.algorithms,
             self.models,
             self.study.columns(dataset),
         )
+
+    def _set_apart(self, train: Tree, share: float) -> tuple[Tree, Tree]:
+        """The examples that a simulation would train on and choose by, if it had the same of this site."""
+        number = self.study.names.index(self.name)
+        sizes = [0] * number + [count(train)]
+        owned = Clients(train, np.arange(sizes[-1]), np.cumsum([0, *sizes]))
+        kept, chosen = set_apart(owned, share)
+        return kept[number], chosen[number] if chosen.sizes[number] else None
 
     @functools.cached_property
     def rows(self) -> TableApart:

@@ -39,9 +39,9 @@ class _AskedToKeep:
 
     def __init__(self, engine: RemoteCohort, view: EvaluationView) -> None:
         state = view.state
-        now = hyper.at_round(engine.setup.algorithm, state.round)
+        now = hyper.at_round(engine.whole.algorithm, state.round)
         body = Wire().pack((state.params, _message(now, state.params, state.server.rule)))
-        self._engine = engine
+        self._session = engine.whole
         self._asked = {
             client: messages.Keep(
                 run=engine.run,
@@ -53,16 +53,16 @@ class _AskedToKeep:
         }
 
     def message(self, client: int) -> bytes:
-        return self._engine.next_message(client, self._asked[client])
+        return self._session.next_message(client, self._asked[client])
 
     def read(self, client: int, data: bytes) -> object:
-        if self._engine.read_begun(client, data):
+        if self._session.read_begun(client, data):
             return None
         found = frame.unpack(data, 0, 4096)
         try:
             read_refusal(found)
         except SiteRefusedError as refusal:
-            self._engine.refused_by(client, refusal)
+            self._session.refused_by(client, refusal)
             raise
         if messages.Kept.read(found).message != frame.identity(self._asked[client]):
             raise BadMessageError("it answers another message")

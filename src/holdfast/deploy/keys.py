@@ -11,6 +11,8 @@ from typing import Any
 from holdfast.errors import HoldfastError, file_errors_said
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+# A name or an address, no longer than a certificate's name may be.
+_HOST = re.compile(r"[A-Za-z0-9:.*-]{1,64}")
 _DAYS = 397
 
 
@@ -30,6 +32,13 @@ def write_keys(
             raise HoldfastError(
                 f"keys: a site called {name!r}; give letters, digits, - and _, since its key is a file.",
                 about=("sites",),
+            )
+    for host in hosts:
+        if not _HOST.fullmatch(host):
+            raise HoldfastError(
+                f"keys: a host called {host!r}; give a name or an address under which sites reach the "
+                f"server, such as fed.example.org.",
+                about=("host",),
             )
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []

@@ -25,6 +25,7 @@ from holdfast.deploy.frame import BadMessageError
 
 _HEX = re.compile(r"[0-9a-f]{32}")
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
+_MASK = re.compile(r"[01]{0,65536}")
 _MOST = 2**53  # whole numbers that JSON keeps
 M = TypeVar("M", bound="Message")
 
@@ -98,6 +99,7 @@ _KINDS = {
     "number": _number,
     "text": _text,
     "label": lambda value: value == "" or _text(value),
+    "mask": lambda value: isinstance(value, str) and _MASK.fullmatch(value) is not None,
     "digest": _digest,
     "version": _version,
     "flag": lambda value: type(value) is bool,
@@ -106,7 +108,7 @@ _KINDS = {
 
 
 # What a field of a header is.
-WHOLE, NUMBER, TEXT, LABEL, DIGEST, VERSION, FLAG, SUMS = ({"kind": kind} for kind in _KINDS)
+WHOLE, NUMBER, TEXT, LABEL, MASK, DIGEST, VERSION, FLAG, SUMS = ({"kind": kind} for kind in _KINDS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,6 +207,8 @@ class Begin(Message):
 
     kind = "begin"
     run: str = field(metadata=DIGEST)
+    part: str = field(metadata=LABEL)  # that it is only the first round, by another method
+    mask: str = field(metadata=MASK)  # that the run has chosen: a digit for every parameter
     method: str = field(metadata=LABEL)  # as the experiment file calls it
     table: str = field(
         metadata=LABEL
@@ -232,7 +236,8 @@ class Begun(Message):
 class Round(Message):
     """Server: take this round, from this version of your state. The body is model and message.
 
-    `kept` is the version in the server's last save: those before it are needed no more.
+    `kept` is the version in the server's last save: those before it are needed no more, but for that of the
+    best round, `best`, if early stopping keeps it.
     """
 
     kind = "round"
@@ -240,6 +245,7 @@ class Round(Message):
     round: int = field(metadata=WHOLE)  # from 0
     base: Version = field(metadata=VERSION)
     kept: Version = field(metadata=VERSION)
+    best: Version = field(default=FIRST, metadata=VERSION)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -258,7 +264,8 @@ class Reply(Message):
 class Evaluate(Message):
     """Server: measure on your own held-out examples. The body is model and message.
 
-    `models` says which: the server's, the site's own, or both.
+    `models` says which: the server's, the site's own, or both; `sets` on which: test examples, those to
+    choose by, or both.
     """
 
     kind = "evaluate"
@@ -266,6 +273,7 @@ class Evaluate(Message):
     round: int = field(metadata=WHOLE)
     base: Version = field(metadata=VERSION)
     models: str = field(metadata=TEXT)
+    sets: str = field(metadata=TEXT)
     metrics: str = field(
         default="", metadata=LABEL
     )  # of the whole set, by name, with commas between
@@ -273,7 +281,7 @@ class Evaluate(Message):
 
 @dataclasses.dataclass(frozen=True)
 class Measured(Message):
-    """Site: sums over its held-out examples and their number, by metric."""
+    """Site: sums over its held-out examples and their number, by set, model and metric."""
 
     kind = "measured"
     run: str = field(metadata=DIGEST)

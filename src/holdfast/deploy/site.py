@@ -18,7 +18,7 @@ from holdfast.deploy import frame, messages
 from holdfast.deploy.frame import BadMessageError
 from holdfast.deploy.messages import Version
 from holdfast.deploy.states import LostStateError, StateVersions
-from holdfast.deploy.taking import MODELS, OWN, Taking
+from holdfast.deploy.taking import MODELS, OWN, SETS, TEST, VALIDATION, Taking
 from holdfast.deploy.task import Task, shape_of
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.role import deploys_its_own
@@ -64,6 +64,7 @@ class Site:
         folder: where it keeps what it remembers between rounds; only this site writes there.
         name: what the server knows it by.
         tests: its own held-out examples, on which it measures its model; none unless given.
+        validation: others of its own that are held out, to choose rounds by; none unless given.
         algorithms: digests of the algorithms it takes part in; that of the experiment unless given.
         models: the same of models.
         columns: what the model that is kept here at the end says of its inputs and labels.
@@ -94,6 +95,7 @@ class Site:
     folder: str | Path
     name: str
     tests: Tree = None
+    validation: Tree = None
     algorithms: Sequence[str] | None = None
     models: Sequence[str] | None = None
     columns: Columns | None = None
@@ -113,9 +115,10 @@ class Site:
             raise HoldfastError("Site: it has no examples; give at least one.", about=("data",))
         check_finite(self.examples, f"data of site {self.name}")
         self.experiment.model.check_examples(self.examples, "Site", ("data",))
-        if self.tests is not None:
-            check_finite(self.tests, f"held-out data of site {self.name}")
-            self.experiment.model.check_examples(self.tests, "Site", ("tests",))
+        for what, held_out in (("tests", self.tests), ("validation", self.validation)):
+            if held_out is not None:
+                check_finite(held_out, f"held-out data of site {self.name}")
+                self.experiment.model.check_examples(held_out, "Site", (what,))
 
     @functools.cached_property
     def task(self) -> Task:
@@ -224,27 +227,37 @@ class Site:
             raise LostError(str(error)) from None
 
     def _evaluate(self, message: messages.Evaluate, asked: str) -> messages.Measured:
-        if message.models not in MODELS:
-            raise BadMessageError(f"`models` of its header is none of {', '.join(MODELS)}")
+        for what, said, known in (
+            ("models", message.models, MODELS),
+            ("sets", message.sets, SETS),
+        ):
+            if said not in known:
+                raise BadMessageError(f"`{what}` of its header is none of {', '.join(known)}")
         try:
             metrics = as_metrics(message.metrics.split(",") if message.metrics else ())
         except HoldfastError:
             raise RefusedError("it does not know a metric that is asked for") from None
         taking, _, state = self._found(message)
         sums: dict[str, list[float]] = {}
-        if self.tests is not None and count(self.tests):
-            for name, model in taking.models(message, state).items():
-                for metric, pair in self._measured(model, metrics if name == OWN else ()).items():
-                    sums[f"{name} {metric}"] = pair
+        held_out = {TEST: self.tests, VALIDATION: self.validation}
+        asked_for = {name: held_out[name] for name in message.sets.split()}
+        there = {n: own for n, own in asked_for.items() if own is not None and count(own)}
+        for name, model in taking.models(message, state).items() if there else ():
+            others = metrics if name == OWN else ()
+            for of, own in there.items():
+                for metric, pair in self._measured(model, own, others).items():
+                    sums[f"{of} {name} {metric}"] = pair
         return messages.Measured(message.run, asked, sums)
 
-    def _measured(self, params: Tree, metrics: Sequence[Metric]) -> dict[str, list[float]]:
+    def _measured(
+        self, params: Tree, examples: Tree, metrics: Sequence[Metric]
+    ) -> dict[str, list[float]]:
         """Sums and counts of one model; what is not finite cannot be said, and is not counted."""
-        model, n = self.by or self.experiment.model, count(self.tests)
-        found = {name: [value, n] for name, value in totals(model, params, self.tests).items()}
+        model, n = self.by or self.experiment.model, count(examples)
+        found = {name: [value, n] for name, value in totals(model, params, examples).items()}
         others = [metric for metric in metrics if metric.name not in found]
         # Of the whole set there is one value.
-        for name, value in of_set(others, model, params, self.tests).items():
+        for name, value in of_set(others, model, params, examples).items():
             if value is not None:
                 found[name] = [value, 1]
         return {name: pair for name, pair in found.items() if math.isfinite(pair[0])}
@@ -255,8 +268,8 @@ class Site:
 
     def _keep(self, message: messages.Keep, asked: str) -> messages.Kept:
         taking, _, state = self._found(message)
-        model, task = taking.deployed(message, state), self.task
-        own = deploys_its_own(task.algorithm, model)
+        model, task = taking.deployed(message, state), taking.task
+        own = task.adapt is not None or deploys_its_own(task.algorithm, model)
         about = described(
             self.experiment.model,
             self.examples,
@@ -267,6 +280,7 @@ class Site:
             columns=self.columns,
             clients=(self.name,),
             personal=own,
+            adapts=task.adapt is not None,
             stored="client" if own else "server",
             client=self.name if own else None,
         )
@@ -279,7 +293,7 @@ class Site:
         reply = taking.round(message, state)
         # On the disk before the reply leaves: the server may ask for it next.
         states.write(Version(message.round + 1, asked), jax.device_get(reply.state))
-        states.forget_before(message.kept)
+        states.forget_before(message.kept, message.best)
         return messages.Reply(
             run=message.run,
             round=message.round,

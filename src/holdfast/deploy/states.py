@@ -77,9 +77,12 @@ class StateVersions:
             )
         return found
 
-    def forget_before(self, kept: Version) -> None:
-        """Remove what came before a version that the server has saved, and files never finished."""
+    def forget_before(self, kept: Version, best: Version = FIRST) -> None:
+        """Remove what came before a version that the server has saved, but for that of the best round, and
+        files never finished."""
         for version in self.versions():
+            if version == best:
+                continue
             older = version.round < kept.round and version != FIRST
             beside = version.round == kept.round and version != kept
             if older or beside:

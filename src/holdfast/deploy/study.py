@@ -24,6 +24,10 @@ class Study(Protocol):
         """By which a site knows the experiment, with all its numbers."""
 
     @property
+    def validation(self) -> float | None:
+        """Which share of its training examples every site sets apart to choose rounds by."""
+
+    @property
     def label(self) -> str:
         """Of the method that the server runs."""
 

@@ -12,6 +12,7 @@ from jax import tree
 from holdfast.core import hyper
 from holdfast.core.client import Preparation, client_round, prepare_cohort
 from holdfast.core.keys import Purpose, host_key, round_key
+from holdfast.core.local import Local
 from holdfast.core.round_types import ClientState, Reply, Shared, Slot, in_type
 from holdfast.core.server import announced
 from holdfast.core.template import Template
@@ -23,7 +24,8 @@ from holdfast.deploy.messages import FIRST, Version
 from holdfast.deploy.states import StateVersions
 from holdfast.deploy.task import Task
 from holdfast.engine.batches import BatchPlanner
-from holdfast.engine.personal import deployed_with
+from holdfast.engine.feeds import Resident
+from holdfast.engine.personal import adapted, deployed_with
 from holdfast.models.model import Model
 from holdfast.torch import rounds as by_torch
 from holdfast.trees import Tree, float_type, nbytes
@@ -31,6 +33,9 @@ from holdfast.trees import Tree, float_type, nbytes
 # Which models an evaluation is of.
 SERVER, OWN, BOTH = "server", "own", "server and own"
 MODELS = (SERVER, OWN, BOTH)
+# On which examples.
+TEST, VALIDATION = "test", "validation"
+SETS = (TEST, VALIDATION, f"{TEST} {VALIDATION}")
 
 
 @jax.jit
@@ -57,17 +62,24 @@ class Taking:
         on_device: Tree,
         by: Model | None = None,
     ) -> None:
-        self.begin, self.task, self.examples = begin, task, examples
+        self.begin, self.examples = begin, examples
+        self.task = task.part(begin.part, begin.mask)
         self._on_device = on_device
         # By which model it trains: another framework's may stand in for the experiment's own.
         self._model = task.model if by is None else by
         key = host_key(begin.seed, Purpose.INIT)
         shapes = jax.eval_shape(self.task.model.init, key, examples)
         self.first = _numbers(begin.body, shapes, "the model")
+        parameters = len(tree.leaves(self.first))
+        if begin.mask and len(begin.mask) != parameters:
+            raise BadMessageError(f"its mask is not one of {parameters} parameters")
         self.template: Template = self.task.template(self.first)
 
     @functools.cached_property
     def _planner(self) -> BatchPlanner:
+        return self._planned(self.task.local)
+
+    def _planned(self, local: Local, purpose: Purpose = Purpose.ORDER) -> BatchPlanner:
         """Batches of this client among clients the largest of which is as large as it is said to be."""
         mine, begin = count(self.examples), self.begin
         other = max(begin.largest, mine)
@@ -76,7 +88,7 @@ class Taking:
         rows = np.concatenate([np.arange(mine), np.zeros(other, np.int64)])
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         clients = Clients(self.examples, rows, offsets)
-        return BatchPlanner(clients, self.task.local, begin.seed)
+        return BatchPlanner(clients, local, begin.seed, purpose)
 
     def _slots(self, t: int) -> Slot:
         slots = self._planner.slots(t, np.array([self.begin.client]))
@@ -138,7 +150,17 @@ class Taking:
         x, msg = _numbers(message.body, self.template.broadcast, "the broadcast")
         now = hyper.at_round(self.task.algorithm, message.round)
         client = np.int32(self.begin.client)
-        return _deployed(now, x, msg, tree.map(jnp.asarray, state.rule), client)
+        found = _deployed(now, x, msg, tree.map(jnp.asarray, state.rule), client)
+        return found if self.task.adapt is None else self._adapted(message.round, found)
+
+    def _adapted(self, t: int, params: Tree) -> Tree:
+        """A model after the site's own local steps, outside any round."""
+        local = self.task.adapt
+        assert local is not None
+        steps, batches = local.at(t, params), self._planned(local, Purpose.ADAPT)
+        feed = Resident(self._on_device)
+        seed, client = self.begin.seed, self.begin.client
+        return adapted(self._model, steps, feed, batches, seed, params, client)
 
     def packed(self, t: int, reply: Reply) -> bytes:
         """The reply's numbers as the wire sends them."""

@@ -9,17 +9,21 @@ import jax
 import numpy as np
 from jax import tree
 
-from holdfast.core import hyper
+from holdfast.core import auto_mask, hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.hyper import PerClient
 from holdfast.core.local import Local
 from holdfast.core.template import Template, template
-from holdfast.core.wire import OnSite
+from holdfast.core.wire import OnSite, Wire
+from holdfast.deploy.frame import BadMessageError
 from holdfast.engine.experiment import Experiment
 from holdfast.errors import HoldfastError
 from holdfast.models.model import Model
 from holdfast.record.identity import describe
 from holdfast.trees import Tree, paths
+
+# Which part of a run begins at a site: the run, or its first round where another method takes that.
+WHOLE, FIRST_ROUND = "", "first round"
 
 
 def name_of(*parts: str) -> str:
@@ -45,6 +49,11 @@ class Task:
     algorithm: Algorithm
     model: Model
     local: Local
+    # Another method that takes the first round, if there is one.
+    first_round: Algorithm | None = None
+    # Local steps from the server's model to what a client uses; those of a first round are its own.
+    adapt: Local | None = None
+    first_adapt: Local | None = None
 
     @classmethod
     def of(cls, experiment: Experiment) -> "Task":
@@ -53,12 +62,39 @@ class Task:
         assert isinstance(experiment.local, Local)
         # As the engine has it: no round depends on how clients adapt.
         algorithm = dataclasses.replace(experiment.algorithm, adapt=False)
-        return cls(algorithm, experiment.model, experiment.local)
+        adapt = _adapt(experiment.algorithm, experiment.local)
+        first, first_adapt = experiment.first_round, None
+        if first is not None:
+            first_adapt = _adapt(first, experiment.local)
+            first = dataclasses.replace(first, adapt=False)
+        if auto_mask.asks(algorithm):
+            first, first_adapt = auto_mask.without(algorithm), adapt
+        if first is not None:
+            algorithm = dataclasses.replace(algorithm, wire=algorithm.wire.beginning(1))
+        return cls(algorithm, experiment.model, experiment.local, first, adapt, first_adapt)
+
+    def part(self, part: str, mask: str) -> "Task":
+        """Of the run or of its first round alone, with a mask that was chosen; refuses what it has not."""
+        first, waits = self.first_round, auto_mask.asks(self.algorithm)
+        if part == FIRST_ROUND and first is not None and not mask:
+            return dataclasses.replace(
+                self, algorithm=first, first_round=None, adapt=self.first_adapt
+            )
+        if part != WHOLE or bool(mask) != waits:
+            raise BadMessageError("it begins what the experiment has not here")
+        if not mask:
+            return self
+        chosen = tuple(digit == "1" for digit in mask)
+        return dataclasses.replace(self, algorithm=auto_mask.with_mask(self.algorithm, chosen))
 
     @functools.cached_property
     def algorithm_digest(self) -> str:
         """By which a site knows the method, with all its numbers."""
-        return name_of(describe(self.algorithm))
+        first = self.first_round
+        return name_of(
+            describe(self.algorithm),
+            *(() if first is None else (f"first round: {describe(first)}",)),
+        )
 
     @functools.cached_property
     def model_digest(self) -> str:
@@ -67,8 +103,10 @@ class Task:
 
     @functools.cached_property
     def local_digest(self) -> str:
-        """By which a site knows the local steps."""
-        return name_of(describe(self.local))
+        """By which a site knows the local steps, those before a model is used included."""
+        known = (("adapt", self.adapt), ("first round's adapt", self.first_adapt))
+        also = (f"{what}: {describe(steps)}" for what, steps in known if steps is not None)
+        return name_of(describe(self.local), *also)
 
     def template(self, params: Tree) -> Template:
         """What both sides begin with, and the shapes of what travels."""
@@ -91,20 +129,24 @@ def _check(given: Experiment) -> None:
             "clients are of several populations (hf.join); deploy an experiment of one population.",
             "clients",
         )
+    _check_method(algorithm, len(given.clients))
     if given.first_round is not None:
-        _refuse("first_round is for simulations only so far; leave it out.", "first_round")
-    if given.stop is not None and given.stop.keep == "best":
+        _check_method(given.first_round, len(given.clients))
+    if auto_mask.asks(algorithm) and type(algorithm.wire) is not Wire:
         _refuse(
-            "early stopping keeps what clients remembered in the best round, and sites keep the last; "
-            "give hf.EarlyStopping(..., keep='last').",
-            "stop",
-        )
-    if algorithm.adapt:
-        _refuse(
-            f"{algorithm.name} has `adapt`, local steps before a model is used, which is for simulations "
-            f"only so far; leave it out.",
+            f'{algorithm.name}: mask="auto" chooses by updates as local steps make them, and the wire '
+            f"{type(algorithm.wire).__name__} does not bring these; give hf.Wire(), or the mask that a "
+            f"simulation has chosen, run.chosen_mask.parameters.",
             "algorithm",
         )
+
+
+def _adapt(algorithm: Algorithm, local: Local) -> Local | None:
+    return local if algorithm.adapt is True else algorithm.adapt or None
+
+
+def _check_method(algorithm: Algorithm, count: int) -> None:
+    """Refuse a method that cannot be deployed."""
     if algorithm.regroup is not None:
         _refuse(
             f"{algorithm.name} pools all data, which would have to leave the sites.", "algorithm"
@@ -126,7 +168,6 @@ def _check(given: Experiment) -> None:
             "values, one for each site.",
             "algorithm",
         )
-    count = len(given.clients)
     if algorithm.rule.traits.quiet(count).any():
         _refuse(
             f"{algorithm.name}: some clients neither need the model nor have anything to say; leave "
@@ -140,8 +181,8 @@ def check_evaluators(evaluators: Any) -> None:
     for evaluator in evaluators:
         if getattr(evaluator, "adapt", None) is not None:
             _refuse(
-                f"{type(evaluator).__name__} measures models after local steps, which is for simulations "
-                f"only so far; leave `adapt` out.",
+                f"{type(evaluator).__name__} measures models after local steps that a site does not know of; "
+                f"give them to the method, hf.Algorithm(..., adapt=hf.Local(...)), which each site has.",
                 "evaluate",
             )
         if getattr(evaluator, "sent", ()):

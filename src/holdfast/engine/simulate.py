@@ -314,7 +314,7 @@ def simulate(
     given = private.with_rounds(given, rounds)
     with OwnCodeSaid():
         folder = None if store is None else Path(store.folder)
-        simulation = Simulation(given, folder, _chosen_mask(given, start, store))
+        simulation = Simulation(given, folder, chosen_before(given, start, store))
 
         def seen(state: RunState) -> None:
             if on_round is not None:
@@ -328,7 +328,7 @@ def simulate(
             return Run(simulation, state, rounds)
 
 
-def _chosen_mask(
+def chosen_before(
     given: Experiment, start: RunState | None, store: Checkpoint | None
 ) -> ChosenMask | None:
     """The mask of a run that is gone on with; None if it has none, or is to choose it."""

@@ -72,7 +72,7 @@ class Simulation:
     ) -> None:
         setup = checked(experiment)
         if setup.waiting is not None:
-            setup = _settled(setup, chosen_mask)
+            setup = settled(setup, chosen_mask)
         if folder is not None:
             setup = dataclasses.replace(setup, storage=setup.storage.beside(folder))
         self.setup = setup
@@ -486,7 +486,7 @@ def chosen_mask(experiment: Experiment, order: Sequence[str] | None = None) -> C
     return auto_mask.chosen(experiment, watching.advance(watching.begin()), order)
 
 
-def _settled(setup: Setup, chosen: ChosenMask | None) -> Setup:
+def settled(setup: Setup, chosen: ChosenMask | None) -> Setup:
     """The setup with the mask of a run that has begun, or that its first round chooses."""
     experiment = setup.experiment
     # Found once: the answer stays with the experiment, as its setup does.

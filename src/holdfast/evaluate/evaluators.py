@@ -48,7 +48,7 @@ class ServerModel(Measuring):
 
     def __call__(self, view: EvaluationView) -> dict[str, float]:
         found = measure(view.model, view.state.params, self.examples, self.metrics)
-        return _named(self.name, known(found))
+        return named_by(self.name, known(found))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ class ClientAverage(Measuring):
 
     def __call__(self, view: EvaluationView) -> dict[str, float]:
         found = measure(view.model, average_of_clients(view), self.examples, self.metrics)
-        return _named(self.name, {f"average_{n}": value for n, value in known(found).items()})
+        return named_by(self.name, {f"average_{n}": value for n, value in known(found).items()})
 
 
 def average_of_clients(view: EvaluationView) -> Tree:
@@ -109,7 +109,7 @@ class ActiveAverage(Measuring):
         if average is None:
             return {}
         found = measure(view.model, average, self.examples, self.metrics)
-        return _named(self.name, {f"active_{n}": value for n, value in known(found).items()})
+        return named_by(self.name, {f"active_{n}": value for n, value in known(found).items()})
 
 
 def average_of_active(view: EvaluationView) -> Tree | None:
@@ -231,7 +231,7 @@ class Personal(Measuring):
             worst = values[:: 1 if greater_is_better(name, declared) else -1]
             out[f"personal_{name}"] = float(values.mean())
             out[f"personal_{name}_worst_tenth"] = float(worst[: -(-len(values) // 10)].mean())
-        return _named(self.name, out)
+        return named_by(self.name, out)
 
     def each(
         self, view: EvaluationView, most: int | None = None
@@ -283,12 +283,13 @@ class Personal(Measuring):
         return view.personal(who) if self.adapt is None else view.personal(who, self.adapt)
 
 
-def _named(name: str, found: dict[str, float]) -> dict[str, float]:
+def named_by(name: str, found: dict[str, float]) -> dict[str, float]:
+    """What was measured, with a set's name before the name of each metric."""
     return {f"{name}_{key}": value for key, value in found.items()} if name else found
 
 
 def _all_named(name: str, columns: list[str]) -> list[str]:
-    return list(_named(name, dict.fromkeys(columns, 0.0)))
+    return list(named_by(name, dict.fromkeys(columns, 0.0)))
 
 
 def _every(every: int) -> int:
