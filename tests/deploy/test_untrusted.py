@@ -247,14 +247,6 @@ REFUSED = {
     "select": (dict(select=True), "select=True"),
     "centralised": (dict(algorithm=hf.algorithms.centralised()), "pools all data"),
     "local_only": (dict(algorithm=hf.algorithms.local_only()), "sends nothing"),
-    "downlink": (
-        dict(
-            algorithm=dataclasses.replace(
-                hf.algorithms.fedavg(), wire=hf.wires.Downlink(hf.Wire(), hf.wires.Natural())
-            )
-        ),
-        "sends changes of a copy",
-    ),
     "per_client": (
         dict(algorithm=hf.algorithms.fedprox(hf.PerClient(lambda mine: float(len(mine.y))))),
         "a function of a client's examples",

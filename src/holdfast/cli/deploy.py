@@ -78,9 +78,7 @@ def new(
         if len(made.labels) > 1:
             first, *others = map(escape, made.labels)
             out.print(f"method: {first}; another by --method: {', '.join(others)}", highlight=False)
-        out.print(
-            f"digest of the experiment, for \\[allow] of a site: {made.digest}", highlight=False
-        )
+        out.print(f"digest, for \\[allow] of a site: {made.digest}", highlight=False)
     shown = escape(str(folder))
     out.print(f"wrote {shown}: `app` goes to everybody, a file of `sites` to each site")
     out.print(f"try it here: [bold]holdfast deploy local {shown}[/]")

@@ -105,6 +105,7 @@ class Opened(NamedTuple):
     server: ServerState
     aggregate: Aggregate
     said: Tree = ()  # of how replies become one
+    change: Tree = ()  # what travels of the broadcast, where that says what changed
 
 
 def open_round(
@@ -122,6 +123,7 @@ def open_round(
     """
     msg, rule_state = algorithm.rule.send(at)
     wire_key = jax.random.fold_in(key, Purpose.DOWNLINK)
+    change = algorithm.wire.change((at.x, msg), wire_state, wire_key)
     (x, msg), wire_state = algorithm.wire.send((at.x, msg), wire_state, wire_key)
     said = algorithm.mean.say(mean_state)
     algorithm = announced(algorithm, said)
@@ -131,7 +133,7 @@ def open_round(
     zero = jnp.zeros((), float_type(x))
     heard = shapes.heard if slots is None else heard_apart(algorithm, x, msg, client, slots)
     empty = Aggregate(_zeros_of(received), _zeros_of(heard), zero, zero)
-    return Opened(x, msg, ServerState(rule_state, wire_state, mean_state), empty, said)
+    return Opened(x, msg, ServerState(rule_state, wire_state, mean_state), empty, said, change)
 
 
 def accept(

@@ -53,6 +53,22 @@ class Wire(Struct):
         """Server: what clients will have of the broadcast, and the new state."""
         return broadcast, state
 
+    def change(self, broadcast: Tree, state: Tree, key: jax.Array) -> Tree:
+        """Server: what travels of a broadcast that says what changed; nothing where it goes as a whole."""
+        return ()
+
+    def follow(self, copy: Tree, change: Tree) -> Tree:
+        """Client: its copy of the broadcast after such a change, to the bit that of the server."""
+        raise NotImplementedError
+
+    def pack_change(self, change: Tree) -> bytes:
+        """Server: a change as the bytes that travel."""
+        raise NotImplementedError
+
+    def unpack_change(self, data: bytes, broadcast: Tree, key: jax.Array) -> Tree:
+        """Client: the change again, of a broadcast of these shapes."""
+        raise NotImplementedError
+
     def encode(self, payload: Tree, mine: Tree, key: jax.Array) -> tuple[Tree, Tree, Tree]:
         """Client: what travels, what the server will take it for, and its new state."""
         return payload, payload, mine

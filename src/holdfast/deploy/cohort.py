@@ -17,11 +17,12 @@ from holdfast.core.local import Steps
 from holdfast.core.mean import Mean
 from holdfast.core.round import finished_round, opened_round
 from holdfast.core.round_types import ClientState, Reply, RoundInputs, RoundResult, Shared, Slot
-from holdfast.core.rule import ClientView, addressed
+from holdfast.core.rule import ClientView
 from holdfast.core.server import Opened, announced
 from holdfast.core.template import reply_shapes
-from holdfast.core.wire import Wire
 from holdfast.deploy import frame, messages
+from holdfast.deploy.broadcast import Broadcast
+from holdfast.deploy.changes import Changes
 from holdfast.deploy.collect import Collected, Collector, Patience
 from holdfast.deploy.messages import Version
 from holdfast.deploy.replies import Expected, Limits, SiteRefusedError, far_out
@@ -93,12 +94,14 @@ class RemoteCohort:
     roster: Roster
     patience: Patience
     limits: Limits
+    changes: Changes
 
     def __post_init__(self) -> None:
         self._inner = CompiledEngine(devices=1, width=1)
         # By client its state in the save, and in the best round that the save keeps.
         self._saved: list[tuple[dict[int, Version], dict[int, Version]]] = []
         self._last = Collected()
+        self._bits: dict[int, int] = {}
         self._far_out: tuple[int, ...] = ()
         self._whole: Session | None = None
         self._first: Session | None = None
@@ -138,6 +141,9 @@ class RemoteCohort:
     def counted(self, ids: np.ndarray, down: Bits, up: Bits) -> tuple[Bits, Bits]:
         """Bits of who was reached, and of who replied."""
         last, everyone = self._last, set(ids.tolist())
+        if self._latest.algorithm.wire.replicates:
+            # Who takes part again is sent what it has missed since the last reply that was accepted.
+            down = tuple(self._bits.get(i, 0) for i in ids.tolist())
         if last.asked >= everyone and last.found.keys() >= everyone:
             return down, up
         downs = down if isinstance(down, tuple) else (down,) * len(ids)
@@ -234,6 +240,7 @@ class RemoteCohort:
             asked = self._asked_once(t, asked)
         else:
             self._last = self._collect(t, asked)
+        self._bits = asked.bits
         counted = self._looked_at(t, asked.sizes)
         states = _stacked(clients, steps, counted, asked.coded)
         result = _closed(
@@ -293,8 +300,8 @@ class _AskedRound:
         first: ClientState,
     ) -> None:
         self._engine, self._session, self._t, self._inputs = engine, session, t, inputs
-        msg = addressed(opened.msg, None)
-        self._body = Wire().pack((opened.x, msg, opened.said))
+        self._broadcast = Broadcast(session.algorithm, t, opened, engine.changes)
+        msg = self._broadcast.broadcast[1]
         self._largest = engine.limits.norm * (1.0 + float(norm(opened.x)))
         algorithm = announced(inputs.algorithm, opened.said)
         shapes = reply_shapes(algorithm, opened.x, msg, first)
@@ -302,19 +309,27 @@ class _AskedRound:
         self.unheard = () if inputs.algorithm.wire.hears_each else zeros(shapes.heard)
         self.rounds: dict[int, bytes] = {}
         self.sizes: dict[int, float] = {}  # norms of replies
+        self.bits: dict[int, int] = {}  # of what was sent, as the wire counts them
         self._expected: dict[int, Expected] = {}
+        self._based: dict[int, Version] = {}
 
-    def add(self, client: int, base: Version) -> None:
-        """One more client, which goes on from this version of its state."""
+    def add(self, client: int, base: Version, whole: bool = False) -> None:
+        """One more client, which goes on from this version of its state; it is sent what changed since the
+        copy of the model that it has of then, if the wire does that, or the whole."""
         engine, session = self._engine, self._session
         oldest, best = engine._saved[0] if len(engine._saved) == 2 else ({}, {})
+        self._based[client] = base
+        sent = self._broadcast.to(base, whole)
+        self.bits[client] = sent.bits
         data = messages.Round(
             run=session.run,
             round=self._t,
             base=base,
             kept=oldest.get(client, messages.FIRST),
             best=best.get(client, messages.FIRST),
-            body=self._body,
+            changes=sent.changes,
+            copy=self._broadcast.copy,
+            body=sent.body,
         ).pack()
         self.rounds[client] = data
         self._expected[client] = Expected(
@@ -341,6 +356,8 @@ class _AskedRound:
             return coded
         except SiteRefusedError as refusal:
             self._session.refused_by(client, refusal)
+            if refusal.lost:
+                self.add(client, self._based[client], whole=True)
             raise
 
 

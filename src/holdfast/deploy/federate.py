@@ -11,6 +11,7 @@ from jax import tree
 from holdfast.data.clients import Clients
 from holdfast.data.preprocessing import Preprocessing
 from holdfast.data.tables.apart import Fitted
+from holdfast.deploy.changes import Changes
 from holdfast.deploy.cohort import RemoteCohort
 from holdfast.deploy.collect import Patience
 from holdfast.deploy.evaluation import at_sites
@@ -36,6 +37,7 @@ from holdfast.trees import Tree
 
 _SITES = "sites.json"
 _COLUMNS = "columns.json"
+_CHANGES = "changes"
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -169,7 +171,8 @@ def federation(
         )
     sizes = [roster.sizes[name] for name in names]
     there = elsewhere(clients.examples, sizes, names, clients.preprocessing, about)
-    engine = RemoteCohort(transport, task, roster, patience, limits)
+    changes = Changes(None if folder is None else folder / _CHANGES)
+    engine = RemoteCohort(transport, task, roster, patience, limits, changes)
     evaluators = experiment.evaluate
     several = evaluators if isinstance(evaluators, list | tuple) else [evaluators]
     asked = [at_sites(one, engine) for one in several if one is not None]

@@ -234,7 +234,8 @@ class Begun(Message):
 
 @dataclasses.dataclass(frozen=True)
 class Round(Message):
-    """Server: take this round, from this version of your state. The body is model and message.
+    """Server: take this round, from this version of your state. The body is model and message; or what
+    changed, `changes` of them, since the copy that you have beside that state, which is then `copy`.
 
     `kept` is the version in the server's last save: those before it are needed no more, but for that of the
     best round, `best`, if early stopping keeps it.
@@ -246,6 +247,8 @@ class Round(Message):
     base: Version = field(metadata=VERSION)
     kept: Version = field(metadata=VERSION)
     best: Version = field(default=FIRST, metadata=VERSION)
+    changes: int = field(default=0, metadata=WHOLE)
+    copy: str = field(default="", metadata=LABEL)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -290,9 +290,14 @@ class Site:
 
     def _round(self, message: messages.Round, asked: str) -> messages.Message:
         taking, states, state = self._found(message)
-        reply = taking.round(message, state)
+        try:
+            received = taking.received(message, states)
+        except LostStateError as error:
+            raise LostError(str(error)) from None
+        reply = taking.round(message.round, received, state)
         # On the disk before the reply leaves: the server may ask for it next.
-        states.write(Version(message.round + 1, asked), jax.device_get(reply.state))
+        kept = jax.device_get(taking.kept(reply.state, received))
+        states.write(Version(message.round + 1, asked), kept)
         states.forget_before(message.kept, message.best)
         return messages.Reply(
             run=message.run,

@@ -12,14 +12,12 @@ import struct
 from pathlib import Path
 
 import safetensors
-from jax import tree
 
-from holdfast.core.round_types import ClientState
 from holdfast.deploy.messages import FIRST, Version
 from holdfast.errors import HoldfastError
 from holdfast.record.checkpoint import from_bytes, to_bytes
 from holdfast.record.files import PARTIAL, write_whole
-from holdfast.trees import signature
+from holdfast.trees import Tree, signature
 
 _SUFFIX = ".state"
 _DIGEST = 32
@@ -47,12 +45,12 @@ class StateVersions:
         found = (_FILE.fullmatch(path.name) for path in sorted(self.folder.glob(f"*{_SUFFIX}")))
         return [Version(int(m[1]), "" if m[2] == "first" else m[2]) for m in found if m is not None]
 
-    def write(self, version: Version, state: ClientState) -> None:
+    def write(self, version: Version, state: Tree) -> None:
         """On the disk when this returns."""
         content = to_bytes(state)
         write_whole(self._path(version), content, hashlib.sha256(content).digest())
 
-    def read(self, version: Version, like: ClientState) -> ClientState:
+    def read(self, version: Version, like: Tree) -> Tree:
         """A version; refuses one that is not there, damaged, or of another method or model."""
         path = self._path(version)
         try:
@@ -67,7 +65,7 @@ class StateVersions:
                 f"the state after round {version.round} is damaged on this site's disk"
             )
         try:
-            found: ClientState = from_bytes(content, like)
+            found = from_bytes(content, like)
             fits = signature(found) == signature(like)
         except (ValueError, struct.error, safetensors.SafetensorError):
             fits = False
@@ -90,8 +88,3 @@ class StateVersions:
         for path in self.folder.glob(f"*{_SUFFIX}{PARTIAL}"):
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
-
-
-def empty(state: ClientState) -> bool:
-    """Whether there is nothing to remember: then any version is the first."""
-    return not tree.leaves(state)

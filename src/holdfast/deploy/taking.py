@@ -18,10 +18,11 @@ from holdfast.core.server import announced
 from holdfast.core.template import Template
 from holdfast.core.wire import Wire
 from holdfast.data.clients import Clients, count
-from holdfast.deploy import messages
+from holdfast.deploy import frame, messages
+from holdfast.deploy.broadcast import lengths
 from holdfast.deploy.frame import BadMessageError
 from holdfast.deploy.messages import FIRST, Version
-from holdfast.deploy.states import StateVersions
+from holdfast.deploy.states import LostStateError, StateVersions
 from holdfast.deploy.task import Task
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.feeds import Resident
@@ -45,6 +46,11 @@ def _round_at_site(shared: Shared, state: ClientState, slot: Slot) -> Reply:
     slot = in_type(slot, dtype)
     mine = hyper.of_client(shared.algorithm, slot.client, dtype)
     return client_round(shared, mine, state, slot)
+
+
+@jax.jit
+def _followed(wire: Wire, copy: Tree, change: Tree) -> Tree:
+    return wire.follow(copy, change)
 
 
 _prepared = jax.jit(prepare_cohort)
@@ -96,9 +102,14 @@ class Taking:
 
     def state(self, states: StateVersions, version: Version) -> ClientState:
         """The state to go on from: a version on the disk, or the first."""
-        if version != FIRST or version in states:
-            return states.read(version, self.template.client)
         first = self.template.client
+        if version != FIRST:
+            kept = states.read(version, self.kept(first, self.template.broadcast))
+            state: ClientState = kept[0] if self._copies else kept
+            return state
+        if version in states:
+            found: ClientState = states.read(version, first)
+            return found
         if not self.task.algorithm.rule.traits.prepares:
             return first
         inputs = Preparation(
@@ -111,8 +122,8 @@ class Taking:
             fresh=jnp.asarray(np.ones(1, bool)),
             key=host_key(self.begin.seed, Purpose.PREPARE),
         )
-        found = jax.device_get(self._prepare(inputs))
-        prepared = first._replace(rule=tree.map(lambda a: a[0], found))
+        made = jax.device_get(self._prepare(inputs))
+        prepared = first._replace(rule=tree.map(lambda a: a[0], made))
         states.write(FIRST, jax.device_get(prepared))
         return prepared
 
@@ -120,11 +131,43 @@ class Taking:
     def _prepare(self) -> Callable[[Preparation], Tree]:
         return _prepared if self._model.engine is None else by_torch.prepare
 
-    def round(self, message: messages.Round, state: ClientState) -> Reply:
-        """`client_round` with what the message brought."""
-        t = message.round
-        like = (*self.template.broadcast, self.template.said)
-        x, msg, said = _numbers(message.body, like, "the broadcast")
+    @property
+    def _copies(self) -> bool:
+        """Whether a broadcast says what changed, so that the site has a copy of the one before."""
+        return self.task.algorithm.wire.replicates
+
+    def kept(self, state: ClientState, received: Tree) -> Tree:
+        """What is kept of a version: the state, and the copy of the broadcast if there is one."""
+        return (state, received[:2]) if self._copies else state
+
+    def received(self, message: messages.Round, states: StateVersions) -> Tree:
+        """Model, message, and what is said of how replies become one."""
+        broadcast, said = self.template.broadcast, self.template.said
+        if not message.changes:
+            return _numbers(message.body, (*broadcast, said), "the broadcast")
+        base, algorithm = message.base, self.task.algorithm
+        rounds = range(base.round, message.round + 1)
+        if not self._copies or base == FIRST or len(rounds) != message.changes:
+            raise BadMessageError("it says what changed since a copy that is not here")
+        ends = np.cumsum([0, *lengths(algorithm.wire, broadcast, rounds)])
+        own = self.template.client, broadcast
+        copy = tree.map(jnp.asarray, states.read(base, own)[1])
+        for t, begin, end in zip(rounds, ends[:-1], ends[1:], strict=True):
+            wire = hyper.at_round(algorithm.wire, t)
+            key = jax.random.fold_in(round_key(self.begin.seed, t), Purpose.DOWNLINK)
+            try:
+                change = wire.unpack_change(message.body[begin:end], broadcast, key)
+            # Bits that no compressor writes; one of somebody's own may raise anything of them.
+            except Exception as error:
+                raise BadMessageError(f"the wire cannot read it: {type(error).__name__}") from None
+            copy = _followed(wire, copy, tree.map(jnp.asarray, change))
+        if frame.identity(Wire().pack(copy)) != message.copy:
+            raise LostStateError("the copy of the model at this site is not the server's")
+        return (*copy, _numbers(message.body[ends[-1] :], said, "what is said"))
+
+    def round(self, t: int, received: Tree, state: ClientState) -> Reply:
+        """`client_round` with what a message brought."""
+        x, msg, said = received
         now = announced(hyper.at_round(self.task.algorithm, t), said)
         steps = self.task.local.at(t, x)
         key = round_key(self.begin.seed, t)

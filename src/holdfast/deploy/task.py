@@ -21,6 +21,7 @@ from holdfast.errors import HoldfastError
 from holdfast.models.model import Model
 from holdfast.record.identity import describe
 from holdfast.trees import Tree, paths
+from holdfast.wires.downlink import Downlink
 
 # Which part of a run begins at a site: the run, or its first round where another method takes that.
 WHOLE, FIRST_ROUND = "", "first round"
@@ -132,6 +133,13 @@ def _check(given: Experiment) -> None:
     _check_method(algorithm, len(given.clients))
     if given.first_round is not None:
         _check_method(given.first_round, len(given.clients))
+        wires = (algorithm.wire, given.first_round.wire)
+        if any(wire.replicates for wire in wires):
+            _refuse(
+                f"{algorithm.name}: first_round is {given.first_round.name}, and hf.wires.Downlink sends "
+                f"changes since the first round; leave one of them out.",
+                "first_round",
+            )
     if auto_mask.asks(algorithm) and type(algorithm.wire) is not Wire:
         _refuse(
             f'{algorithm.name}: mask="auto" chooses by updates as local steps make them, and the wire '
@@ -153,10 +161,10 @@ def _check_method(algorithm: Algorithm, count: int) -> None:
         )
     if isinstance(algorithm.wire, OnSite):
         _refuse(f"{algorithm.name} sends nothing, so there is nothing to deploy.", "algorithm")
-    if algorithm.wire.replicates:
+    if algorithm.wire.replicates and not isinstance(algorithm.wire, Downlink):
         _refuse(
-            f"the wire {type(algorithm.wire).__name__} sends changes of a copy that sites keep, which is "
-            f"for simulations only so far; use the wire inside it.",
+            f"{algorithm.name}: the wire {type(algorithm.wire).__name__} is around one that sends changes of "
+            f"a copy that sites keep; give it as the inner wire, hf.wires.Downlink(inner, compressor).",
             "algorithm",
         )
     if any(

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import jax
+from jax import lax
 
 from holdfast.core import hyper
 from holdfast.core.rule import State
@@ -16,6 +17,8 @@ from holdfast.wires.compressor import (
     code_bits,
     compress,
     decompress,
+    pack_codes,
+    unpack_codes,
 )
 from holdfast.wires.wrapper import WireWrapper
 
@@ -81,11 +84,23 @@ class Downlink(WireWrapper):
         return ((self.inner, state._replace(server=state.server.inner)),)
 
     def send(self, broadcast: Tree, state: Tree, key: jax.Array) -> tuple[Tree, Tree]:
-        replica, inner = state
-        coded = compress(self.compressor, sub(broadcast, replica), key)
-        replica = add(replica, decompress(self.compressor, coded, damped=True))
-        received, inner = self.inner.send(replica, inner, key)
+        replica = self.follow(state.replica, self.change(broadcast, state, key))
+        received, inner = self.inner.send(replica, state.inner, key)
         return received, DownlinkState(replica, inner)
+
+    def change(self, broadcast: Tree, state: Tree, key: jax.Array) -> Tree:
+        return compress(self.compressor, sub(broadcast, state.replica), key)
+
+    def follow(self, copy: Tree, change: Tree) -> Tree:
+        # Rounded before it is added in any program: a client's own is another one than the server's.
+        moved = lax.optimization_barrier(decompress(self.compressor, change, damped=True))
+        return add(copy, moved)
+
+    def pack_change(self, change: Tree) -> bytes:
+        return pack_codes(self.compressor, change)
+
+    def unpack_change(self, data: bytes, broadcast: Tree, key: jax.Array) -> Tree:
+        return unpack_codes(self.compressor, data, broadcast, key)
 
     def decode(self, mean: Tree, state: Tree, share: Number) -> tuple[Tree, Tree]:
         replica, inner = state

@@ -5,6 +5,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import jax
+
 from holdfast.core.rule import State
 from holdfast.core.wire import Wire
 from holdfast.trees import Tree
@@ -27,6 +29,10 @@ class WireWrapper(Wire):
     def beginning(self, t: int) -> Wire:
         """The same around the inner wire of such a run."""
         return dataclasses.replace(self, inner=self.inner.beginning(t))
+
+    def change(self, broadcast: Tree, state: Tree, key: jax.Array) -> Tree:
+        """A wire around one that sends changes has a state of its own: nobody has asked for these."""
+        return ()
 
 
 def _forwarded_method(name: str) -> Callable[..., Any]:
