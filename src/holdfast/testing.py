@@ -477,7 +477,8 @@ def _check_poison(case: Case) -> None:
         except RoundFailedError:
             return
         raise AssertionError("a round without one finite reply goes on")
-    if given.algorithm.wire.always_finite:
+    assert isinstance(given.local, Local)
+    if given.algorithm.wire.always_finite or given.local.private is not None:
         run = case.run()
         kept = (run.params, run.client_states[1])
         if any(run.history["left_out"]) or not bool(finite(kept)):

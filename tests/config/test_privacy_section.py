@@ -101,6 +101,47 @@ def test_local_noise_of_every_reply(tmp_path):
     assert "in every number of every reply" in said[0]
 
 
+def test_noise_in_every_step_for_examples(tmp_path):
+    text = FILE.replace("clip = 0.5", 'unit = "example"\nclip = 0.5').replace(
+        "steps = 2", "batch_size = 8"
+    )
+    (tmp_path / "e.toml").write_text(text)
+    given = study(read(tmp_path / "e.toml", ["privacy.delta=1e-4"]))
+    dyn, alone = given.methods
+    assert alone.local.private is None  # nothing leaves a client
+    assert dyn.local.private.clip == 0.5
+    out = tmp_path / "out"
+    command = [
+        "run",
+        str(tmp_path / "e.toml"),
+        "--out",
+        str(out),
+        "--no-report",
+        "--set",
+        "privacy.delta=1e-4",
+    ]
+    command += ["--set", "privacy.epsilon=9.0"]
+    result = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    told = RunFolder.open(out).seeds(dyn.folder)[0].privacy()
+    assert told["unit"] == "example"
+    assert told["noise_in_step"] == pytest.approx(2.0 * 0.5 / 8)
+    facts = content(load([out]))["settings"][0]["facts"]
+    said = [fact["text"] for fact in facts if fact["about"].startswith("Privacy")]
+    assert len(said) == 1
+    assert "for each of its examples" in said[0]
+    assert "in every number of the gradient of a local step" in said[0]
+    for change, message in (
+        ("privacy.secret='s'", "is for unit"),
+        ("privacy.noise='local'", "is for unit"),
+        ("privacy.delta=0.5", "delta=0.5, and a client has"),
+        ("algorithm.feddyn.adapt=true", "takes further steps"),
+        ("local.private=1", "unknown key `private`"),
+    ):
+        with pytest.raises(ExperimentFileError, match=message):
+            study(read(tmp_path / "e.toml", ["privacy.delta=1e-4", change]))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -50,7 +50,7 @@ from holdfast.evaluate.protocol import declared_by
 from holdfast.metrics import Metric, greater_is_better
 from holdfast.metrics.metric import Directions, check_target
 from holdfast.models import Model
-from holdfast.privacy import Gaussian, LocalGaussian, Quantile
+from holdfast.privacy import ExampleLevel, Gaussian, LocalGaussian, Quantile
 from holdfast.record.identity import digest
 from holdfast.rules import AdaptiveClip
 from holdfast.sweeps.naming import folder_name, label
@@ -458,9 +458,9 @@ def _private(file: ExperimentFile, algorithm: Algorithm) -> Algorithm:
     """The method with the noise that `[privacy]` asks for; as it is where nothing travels."""
     if "privacy" not in file.values or isinstance(algorithm.wire, OnSite):
         return algorithm
-    at: KeyPath = ("privacy",)
-    found: Any = schema.check(file, at, schema.PrivacySection, file.values["privacy"])
-    given = found.model_dump(exclude_unset=True)
+    at, given = _privacy(file)
+    if given.pop("unit", "client") == "example":
+        return algorithm
     local = given.pop("noise", "central") == "local"
     for key in ("max_examples", "mean_examples", "quantile", "secret", "rounds"):
         if local and key in given:
@@ -483,6 +483,35 @@ def _private(file: ExperimentFile, algorithm: Algorithm) -> Algorithm:
         return Gaussian(**given, quantile=quantile).beside(algorithm)
 
 
+def _privacy(file: ExperimentFile) -> tuple[KeyPath, dict[str, Any]]:
+    """Where `[privacy]` stands, and what it says."""
+    at: KeyPath = ("privacy",)
+    found: Any = schema.check(file, at, schema.PrivacySection, file.values["privacy"])
+    return at, found.model_dump(exclude_unset=True)
+
+
+def _protecting_examples(
+    file: ExperimentFile, algorithm: Algorithm, local: Local | tuple[Local, ...]
+) -> Local | tuple[Local, ...]:
+    """Local training with the noise that `[privacy]` asks for examples; as it is where nothing travels."""
+    if "privacy" not in file.values or isinstance(algorithm.wire, OnSite):
+        return local
+    at, given = _privacy(file)
+    if given.pop("unit", "client") != "example":
+        return local
+    taken = ("clip", "delta", "epsilon", "noise_multiplier", "rounds", "accountant")
+    for key in given:
+        if key not in taken:
+            raise file.error((*at, key), f'privacy: `{key}` is for unit = "client"; leave it out.')
+    if "noise_multiplier" not in given:
+        given.setdefault("rounds", file.values["rounds"])
+    with located(file, at):
+        private = ExampleLevel(**given)
+    if isinstance(local, Local):
+        return dataclasses.replace(local, private=private)
+    return tuple(dataclasses.replace(own, private=private) for own in local)
+
+
 def _trains_server(swept: sweep.SweptMethod) -> bool:
     """Whether it matters to a method how the server trains."""
     return learns_at_server(_algorithm(swept)) or pretrains(swept)
@@ -498,7 +527,7 @@ def _method(swept: sweep.SweptMethod, trained: Federation, repeated: bool) -> Me
     return Method(
         label=f"{of} {label(swept.values)}" if swept.values else of,
         algorithm=algorithm,
-        local=trained.local(file, where, swept.local, own),
+        local=_protecting_examples(file, algorithm, trained.local(file, where, swept.local, own)),
         at_server=_at_server(swept, algorithm, trained),
         of=of,
         swept=swept,

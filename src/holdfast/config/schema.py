@@ -194,10 +194,11 @@ class QuantileSection(BaseModel):
 
 
 class PrivacySection(BaseModel):
-    """Noise in what the server makes of replies, or in every reply, and the budget: of `hf.privacy.Gaussian`
-    and `LocalGaussian`."""
+    """Noise in what the server makes of replies, in every reply or in every local step, and the budget: of
+    `hf.privacy.Gaussian`, `LocalGaussian` and `ExampleLevel`."""
 
     model_config = _SECTION
+    unit: Literal["client", "example"] = "client"  # what is protected
     noise: Literal["central", "local"] = "central"  # the server's, or each client's own
     clip: _Above
     delta: Share

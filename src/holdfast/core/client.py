@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
+from typing import NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +25,7 @@ from holdfast.core.round_types import (
 )
 from holdfast.core.rule import ClientView, Gradient, Loss, Rule, Tilt, addressed
 from holdfast.core.struct import Struct, static
+from holdfast.errors import HoldfastError
 from holdfast.trees import (
     Array,
     Number,
@@ -84,6 +86,37 @@ def tilted_gradient(grad: Gradient, tilt: Tilt) -> Gradient:
     return tilted
 
 
+def no_objective(z: Tree) -> NoReturn:
+    """In place of what would tell of examples without noise."""
+    raise HoldfastError(
+        "ExampleLevel: the method asks for a loss or gradient over all of a client's examples, which has no "
+        "noise; use one that takes local steps alone, such as fedavg, scaffold(option='II') or feddyn.",
+        about=("algorithm",),
+    )
+
+
+def noised_gradient(shared: Shared, slot: Slot, loss_key: jax.Array) -> StepGradient:
+    """(k, z) -> what is made of the gradients of the examples of the k-th batch."""
+    assert isinstance(shared.steps, Steps)
+    per_example, model = shared.steps.per_example, shared.model
+    assert per_example is not None
+    own = shared.key if shared.noise_key is None else shared.noise_key
+    key = client_key(own, slot.client, Purpose.EXAMPLE_NOISE)
+    # The first batch is a whole one. Of an empty slot nothing is used.
+    whole = jnp.maximum(jnp.sum(slot.batches[0] >= 0), 1)
+
+    def loss(z: Tree, example: Tree, own_key: jax.Array) -> jax.Array:
+        return model.losses(z, tree.map(lambda a: a[None], example), own_key)[0]
+
+    def grad(k: Number, z: Tree) -> Tree:
+        note(batch=slot.batches[k])
+        batch, keep = take_batch(shared.examples, slot.batches[k])
+        keys = jax.random.split(jax.random.fold_in(loss_key, k), keep.shape[0])
+        return per_example.gradient(loss, z, batch, keep, whole, keys, jax.random.fold_in(key, k))
+
+    return grad
+
+
 def before_training(
     shared: Shared, mine: Algorithm, state: ClientState, slot: Slot
 ) -> tuple[ClientView, Tilt, StepGradient]:
@@ -97,11 +130,15 @@ def before_training(
         losses = shared.model.losses(z, batch, jax.random.fold_in(loss_key, k))
         return jnp.sum(jnp.where(keep, losses, 0)) / jnp.sum(keep).astype(losses.dtype)
 
-    def grad(k: Number, z: Tree) -> Tree:
+    def plain(k: Number, z: Tree) -> Tree:
         note(batch=slot.batches[k])
         return jax.grad(mean_loss)(z, k)
 
     of_all = local_objective(shared.model, shared.examples, slot, gradient_key)
+    grad: StepGradient = plain
+    assert isinstance(shared.steps, Steps)
+    if shared.steps.per_example is not None:
+        grad, of_all = noised_gradient(shared, slot, loss_key), (no_objective, no_objective)
     at = ClientView(shared.x, shared.msg, state.rule, of_all[1], slot.weight, loss=of_all[0])
     if slot.population is not None:
         at = at._replace(population=slot.population)

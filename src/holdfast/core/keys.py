@@ -32,6 +32,7 @@ class Purpose(enum.IntEnum):
     NOISE = 14
     ATTACK = 16
     LOCAL_NOISE = 17
+    EXAMPLE_NOISE = 18
 
 
 _THREEFRY = "threefry2x32"

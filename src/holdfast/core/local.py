@@ -1,7 +1,8 @@
 """Local training: what a client does between receiving the model and replying. One solver for all."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from holdfast.core.hyper import Hyper, Range
 from holdfast.core.rule import Tilt, per_leaf
 from holdfast.core.struct import Struct, static
 from holdfast.errors import HoldfastError, whole_number
-from holdfast.trees import Mask, Number, Tree, flatten, mix, norm, resolve_mask
+from holdfast.trees import Array, Mask, Number, Tree, flatten, mix, norm, resolve_mask
 
 T = TypeVar("T")
 # From the step size to an optax optimiser: `optax.adam`, `functools.partial(optax.adam, b1=0.8)`.
@@ -26,6 +27,30 @@ OptimizerFactory: TypeAlias = Callable[[Number], optax.GradientTransformation]
 StepGradient: TypeAlias = Callable[[Number, Tree], Tree]
 
 
+class PerExample(Protocol):
+    """How the gradient of a step is made of those of its examples, where it is not their plain mean."""
+
+    def gradient(
+        self,
+        loss: Callable[[Tree, Tree, jax.Array], jax.Array],
+        z: Tree,
+        batch: Tree,
+        keep: Array,
+        whole: Number,
+        keys: jax.Array,
+        key: jax.Array,
+    ) -> Tree:
+        """At z, of the examples of a batch that are kept. `loss` is that of one example with a key of its
+        own, `whole` the number of examples in a whole batch, `key` of what is drawn beside them."""
+
+
+class PrivateSteps(Protocol):
+    """What `Local(private=...)` is: `hf.privacy.ExampleLevel`."""
+
+    def at_round(self) -> PerExample:
+        """Its numbers in a round, of which schedules are resolved."""
+
+
 class Steps(Struct):
     """The numbers of one round's local steps."""
 
@@ -34,6 +59,7 @@ class Steps(Struct):
     weight_decay: Number | None
     momentum: tuple[Number | None, ...]  # one per leaf
     optimizer: OptimizerFactory | None = static(default=None)
+    per_example: PerExample | None = None
 
 
 class StepsPerPopulation(Struct):
@@ -94,6 +120,8 @@ class Local(Struct):
             path; all unless given.
         optimizer: instead of SGD, the function that makes an optax optimiser from the step size
             (`optax.adam`, `functools.partial(optax.adam, b1=0.8)`); its state is reset each round.
+        private: bounds every example's gradient and adds noise to their sum: `hf.privacy.ExampleLevel`. All
+            else in a step (corrections, clip, decay, momentum) comes after it.
 
     Example:
         >>> import holdfast as hf
@@ -128,8 +156,18 @@ class Local(Struct):
     momentum: Hyper | None = None
     momentum_on: Mask | None = static(default=None)
     optimizer: OptimizerFactory | None = static(default=None)
+    # Runs that were saved before there was such a thing have none.
+    private: PrivateSteps | None = dataclasses.field(
+        default=None, metadata={"named_if_given": True}
+    )
 
     def __post_init__(self) -> None:
+        if self.private is not None and not hasattr(self.private, "at_round"):
+            raise HoldfastError(
+                f"Local: private={self.private!r}; give hf.privacy.ExampleLevel(clip=1.0, epsilon=8, "
+                f"delta=1e-5).",
+                about=("private",),
+            )
         if self.epochs is not None and self.steps is not None:
             raise HoldfastError(
                 f"Local: epochs={self.epochs} and steps={self.steps} are both given; give one.",
@@ -194,7 +232,10 @@ class Local(Struct):
         if self.momentum_on is not None:
             on = resolve_mask(self.momentum_on, params, "Local: momentum_on")
         per_leaf = tuple(now.momentum if m and self.has_momentum else None for m in on)
-        return Steps(now.learning_rate, now.clip, now.weight_decay, per_leaf, self.optimizer)
+        private = None if now.private is None else now.private.at_round()
+        return Steps(
+            now.learning_rate, now.clip, now.weight_decay, per_leaf, self.optimizer, private
+        )
 
 
 def _bounded(steps: Steps, g: list[Any], decay: list[Any], y: list[Any]) -> list[Any]:

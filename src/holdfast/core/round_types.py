@@ -97,6 +97,8 @@ class Shared(Struct):
     key: jax.Array
     # What clients that lie know of honest replies: of `RoundInputs.overhear`.
     overheard: Tree = ()
+    # Of the noise that this client adds to its steps, where it is not drawn from `key`.
+    noise_key: jax.Array | None = None
 
 
 class Reply(NamedTuple):

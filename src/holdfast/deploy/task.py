@@ -131,6 +131,12 @@ def _check(given: Experiment) -> None:
             "clients",
         )
     _check_method(algorithm, len(given.clients))
+    if isinstance(given.local, Local) and given.local.private is not None:
+        _refuse(
+            "Local has `private`, and sites draw from the server's seed, so that it would know their noise; "
+            "use it in simulations alone.",
+            "local",
+        )
     if given.first_round is not None:
         _check_method(given.first_round, len(given.clients))
         wires = (algorithm.wire, given.first_round.wire)

@@ -91,6 +91,8 @@ class Dissimilarity:
     clients: int | None = None
     layers: bool = False
     keeps_last_models = False
+    # Their gradients, as they are.
+    asks_examples = True
 
     def check(self, model: Model, params: Tree, clients: int) -> None:
         """Nothing about the model can be wrong."""

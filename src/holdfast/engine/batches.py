@@ -86,6 +86,11 @@ class BatchPlanner:
         return self._per_client(_batches_per_pass)
 
     @functools.cached_property
+    def passes(self) -> np.ndarray:
+        """How often a round may come to one example of each client: passes over its data, begun ones too."""
+        return -(-self.steps // np.maximum(self._per_pass, 1))
+
+    @functools.cached_property
     def _shuffled(self) -> np.ndarray:
         return self._per_client(lambda local, sizes, batch: local.shuffle).astype(bool)
 

@@ -9,6 +9,7 @@ from holdfast.cohorts import Bernoulli, Cohort
 from holdfast.core import hyper
 from holdfast.core.algorithm import Algorithm
 from holdfast.core.wire import Wire
+from holdfast.engine import private_examples
 from holdfast.engine.experiment import Experiment
 from holdfast.engine.private_checks import (
     check_deployed,
@@ -30,6 +31,7 @@ from holdfast.wires.wrapper import WireWrapper
 
 if TYPE_CHECKING:
     from holdfast.engine.batches import BatchPlanner
+    from holdfast.engine.setup import Setup
 
 
 def noise_in(wire: Wire) -> Gaussian | LocalGaussian | None:
@@ -54,6 +56,7 @@ def _replaced(wire: Wire, by: Gaussian | LocalGaussian) -> Wire:
 
 def with_rounds(given: Experiment, rounds: int) -> Experiment:
     """The experiment with so many rounds to find noise for, if it leaves that open."""
+    given = private_examples.with_rounds(given, rounds)
     algorithm = given.algorithm
     own = noise_in(algorithm.wire) if isinstance(algorithm, Algorithm) else None
     if own is None or own.noise_multiplier is not None or rounds == 0:
@@ -152,14 +155,16 @@ def weights_of(wire: Wire, sizes: np.ndarray) -> np.ndarray | None:
 class Spent:
     """How many rounds or replies an account counts after a state; soon found after the one before."""
 
-    def __init__(self, account: Account, clients: int) -> None:
+    def __init__(self, account: Account, each: np.ndarray) -> None:
         self._account = account
-        self._replies = np.zeros(clients if account.local else 0, int)
+        # What a round adds for each client.
+        self._each = each
+        self._replies = np.zeros(len(each) if account.by_client else 0, int)
         self._seen, self._last = 0, cast(Entry | None, None)
 
     def so_far(self, state: RunState) -> int:
-        """Rounds, or replies of the client that was asked for most, whether they arrived or not."""
-        return self._of_clients(state.ledger) if self._account.local else state.round
+        """Rounds, or replies or passes of the client of which there are most, whether they arrived or not."""
+        return self._of_clients(state.ledger) if self._account.by_client else state.round
 
     def _of_clients(self, ledger: Ledger) -> int:
         entries = ledger.entries
@@ -170,7 +175,8 @@ class Spent:
             self._replies[:] = 0
             self._seen = 0
         for entry in entries[self._seen :]:
-            self._replies[list(entry.clients)] += 1
+            asked = list(entry.clients)
+            self._replies[asked] += self._each[asked]
         self._seen = len(entries)
         self._last = entries[-1] if self._seen else None
         return int(self._replies.max(initial=0))
@@ -179,13 +185,26 @@ class Spent:
 def guarantee(wire: Wire, account: Account, count: int) -> Guarantee:
     """What so many rounds or replies guarantee, and the noise it took; of a clip that changes, the first."""
     own: Any = hyper.at_round(noise_in(wire), 0)
-    over = 1.0 if account.local else own.clients
+    over = 1.0 if account.by_client else own.clients
     return account.guarantee(count, float(own.clip), float(own.deviation / over))
 
 
-def check_start(algorithm: Algorithm, start: RunState) -> None:
+def check_start(setup: "Setup", start: RunState, spent: Spent) -> None:
     """Refuse to go on from rounds that the account knows nothing of."""
     if start.round == 0:
+        return
+    algorithm, account = setup.algorithm, setup.account
+    assert account is not None
+    if account.scheme.kind == "example":
+        # Local steps are no part of a state; what it has spent is.
+        told = start.history[-1].get("epsilon") if len(start.history) else None
+        if told != account.at_most(spent.so_far(start)):
+            raise HoldfastError(
+                f"start: the state's {start.round} rounds spent epsilon {told}, which is not what this noise "
+                f"spends, and the account would be wrong; begin at the first round, or go on with the same "
+                f"Local.",
+                about=("start",),
+            )
         return
     then = None if start.algorithm is None else noise_in(start.algorithm.wire)
     if then is None or describe(then) != describe(noise_in(algorithm.wire)):

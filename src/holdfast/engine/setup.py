@@ -24,7 +24,7 @@ from holdfast.core.rule import Need, parts_of
 from holdfast.core.template import Template, template
 from holdfast.core.wire import OnSite
 from holdfast.data.clients import Clients, Examples, check_finite
-from holdfast.engine import auto_mask, choose, private, select_trial
+from holdfast.engine import auto_mask, choose, private, private_examples, select_trial
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.compiled import CompiledEngine
 from holdfast.engine.debug import DebugEngine
@@ -79,7 +79,9 @@ class Setup:
     chosen_mask: ChosenMask | None = None
     # Clients that lie, if the experiment has an attack.
     liars: tuple[int, ...] = ()
-    account: Account | None = None  # of privacy, where the wire keeps it
+    # How clients train, with the noise of their steps, if there is any.
+    local: Local | tuple[Local, ...] = ()
+    account: Account | None = None  # of privacy, where the wire or local steps keep it
 
     @property
     def method(self) -> Algorithm:
@@ -142,7 +144,7 @@ class Setup:
     @property
     def locals(self) -> tuple[Local, ...]:
         """How clients train: one for all, or one for each population."""
-        return locals_of(self.experiment)
+        return (self.local,) if isinstance(self.local, Local) else self.local
 
 
 def algorithm_of(experiment: Experiment, state: RunState) -> Algorithm:
@@ -194,6 +196,14 @@ def _checked(given: Experiment) -> Setup:
     algorithm, cohort, account = private.settled(
         given, algorithm, cohort, batches, asking is not None
     )
+    local, of_examples = private_examples.settled(given, batches)
+    if of_examples is not None and account is not None:
+        raise HoldfastError(
+            f"{algorithm.name}: Local has `private` and the wire adds noise too, each with an account of its "
+            f"own, and a run has one; leave one of them out.",
+            about=("local", "private"),
+        )
+    account = account or of_examples
     cohort.check(batches.able, len(clients))
     examples = _shown(clients, fits)
     params = _initial_params(given, examples)
@@ -204,6 +214,9 @@ def _checked(given: Experiment) -> Setup:
     engine = given.engine or given.model.engine or choose.choose_engine(params, batches, first)
     _check_engine(given, engine, params)
     _check_loss(given.model, params, examples, batches.batch_size, engine)
+    private_examples.check_experiment(
+        given, of_examples is not None, adapt, asking is not None, engine
+    )
     server_local = None
     if given.server is not None:
         given.server.check(given.model, params)
@@ -214,8 +227,8 @@ def _checked(given: Experiment) -> Setup:
                 "its loss is of the parameters alone; give hf.Server(examples, local=...)",
                 about=("server",),
             )
-    for local in locals_of(given):
-        algorithm.check(params, local, server_local)
+    for own_local in (local,) if isinstance(local, Local) else local:
+        algorithm.check(params, own_local, server_local)
     hyper.check_population(algorithm, len(clients), algorithm.name)
     if adapt is not None:
         steps_at(adapt, 0, params)  # refuses momentum on leaves that are not there
@@ -242,6 +255,10 @@ def _checked(given: Experiment) -> Setup:
         isinstance(cohort, JoinedCohort) and cohort.everyone
     )
     now.check_wire(begun.payload, len(clients), everyone)
+    if of_examples is not None:
+        private_examples.check_method(now, begun, params)
+        private_examples.check_loss(given.model, params, examples)
+        private_examples.check_evaluators(evaluators)
     _check_populations(algorithm, clients, everyone)
     if given.stop is not None:
         declared = declared_by(given.model, evaluators)
@@ -270,6 +287,7 @@ def _checked(given: Experiment) -> Setup:
         adapt=adapt,
         waiting=asking,
         liars=liars,
+        local=local,
         account=account,
     )
 

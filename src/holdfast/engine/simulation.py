@@ -21,7 +21,7 @@ from holdfast.core.local import Local, steps_at
 from holdfast.core.mean import Mean
 from holdfast.core.round_types import ClientRound, RoundInputs, RoundResult
 from holdfast.core.wire import OnSite
-from holdfast.engine import auto_mask, choose, personal, private, weights
+from holdfast.engine import auto_mask, choose, personal, private, private_examples, weights
 from holdfast.engine.batches import BatchPlanner
 from holdfast.engine.compiled import CompileTime
 from holdfast.engine.experiment import Experiment
@@ -54,6 +54,14 @@ def _stays(*_: Any) -> NoReturn:
     raise HoldfastError(
         "deploy: examples and what clients remember are at their sites; use hf.evaluate.on(test), or "
         "hf.evaluate.personal(tests), which sites work out.",
+        about=("evaluate",),
+    )
+
+
+def _protected(*_: Any) -> NoReturn:
+    raise HoldfastError(
+        "evaluate: clients' examples are protected (ExampleLevel), and this would look at them without "
+        "noise; measure it in a run without `private`.",
         about=("evaluate",),
     )
 
@@ -152,7 +160,7 @@ class Simulation:
                 about=("start",),
             )
         if self.setup.account is not None:
-            private.check_start(self.setup.algorithm, start)
+            private.check_start(self.setup, start, self._spent)
         start = dataclasses.replace(start, server=carried(start.server, fresh.server))
         for what in ("params", "server"):
             given, wanted = getattr(start, what), getattr(fresh, what)
@@ -186,7 +194,7 @@ class Simulation:
         return RoundInputs(
             model=setup.model,
             algorithm=_informed(hyper.at_round(setup.algorithm, t) if now is None else now, state),
-            steps=steps_at(self.experiment.local, t, state.params),
+            steps=steps_at(setup.local, t, state.params),
             x=state.params,
             server=state.server,
             client_states=states,
@@ -287,10 +295,14 @@ class Simulation:
 
     def privacy(self, state: RunState) -> Guarantee | None:
         """What is guaranteed after this state, and the noise it took."""
-        account, wire = self.setup.account, self.setup.algorithm.wire
-        if account is None:
+        setup = self.setup
+        if setup.account is None:
             return None
-        return private.guarantee(wire, account, self._spent.so_far(state))
+        count = self._spent.so_far(state)
+        if setup.account.scheme.kind == "example":
+            noise = private_examples.noise_in_step(setup.local, setup.batches)
+            return setup.account.guarantee(count, *noise)
+        return private.guarantee(setup.algorithm.wire, setup.account, count)
 
     def _accounted(self, state: RunState) -> dict[str, float]:
         account = self.setup.account
@@ -299,7 +311,10 @@ class Simulation:
     @functools.cached_property
     def _spent(self) -> private.Spent:
         assert self.setup.account is not None
-        return private.Spent(self.setup.account, len(self.setup.clients))
+        each = np.ones(len(self.setup.clients), int)
+        if self.setup.account.scheme.kind == "example":
+            each = self.setup.batches.passes
+        return private.Spent(self.setup.account, each)
 
     def _sent(self, round: int) -> tuple[Sent, ...]:
         """What travels for what is measured after this round; nothing where all data is in one place."""
@@ -329,6 +344,8 @@ class Simulation:
         )
         if self.remote is not None:
             view = view._replace(personal=_stays, adapted=_stays, data_of=_stays)
+        elif setup.account is not None and setup.account.scheme.kind == "example":
+            view = view._replace(adapted=_protected, data_of=_protected)
         return view
 
     @functools.cached_property

@@ -94,7 +94,8 @@ class Evaluator(Protocol):
 
     It may have more: `columns(measured)`, the names it writes; `directions`, which way they are better;
     `at_start`, if the model before the first round can be measured too; and `watches(populations)`, a
-    neutral rule that the run has beside its method, whose memory is `view.state.memory(kind, [])`.
+    neutral rule that the run has beside its method, whose memory is `view.state.memory(kind, [])`;
+    `asks_examples`, if it looks at clients' training examples.
     """
 
     @property

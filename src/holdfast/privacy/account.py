@@ -32,13 +32,13 @@ class Scheme:
     """How a round's clients are drawn, as far as the account depends on it.
 
     Args:
-        kind: each by a coin of its own, a fixed number, or everyone; local where clients add the noise,
-            and how they are drawn is of no use.
+        kind: each by a coin of its own, a fixed number, or everyone; local where clients add the noise to
+            replies, example where they add it to their steps, and how they are drawn is of no use.
         population: clients with data.
         probability: that one takes part.
     """
 
-    kind: Literal["poisson", "fixed", "everyone", "local"]
+    kind: Literal["poisson", "fixed", "everyone", "local", "example"]
     population: int
     probability: float = 1.0
 
@@ -52,9 +52,16 @@ class Scheme:
         """Of which two populations the guarantee speaks."""
         if self.kind == "local":
             return "all its data are replaced by any others of as many examples"
+        if self.kind == "example":
+            return "one of its examples counts or is left blank (how many it has is public)"
         if self.kind == "fixed":
             return "one client is replaced by another (the number of clients is public)"
         return "one client is added or removed (what sums are divided by is public)"
+
+    @property
+    def amplified(self) -> bool:
+        """Whether drawing clients makes the guarantee stronger, and the account dear."""
+        return self.kind in ("poisson", "fixed")
 
     @property
     def accountant(self) -> Accountant:
@@ -119,7 +126,7 @@ def event(scheme: Scheme, noise_multiplier: float) -> Any:
         inside = dp.GaussianDpEvent(noise_multiplier / 2)
         return dp.SampledWithoutReplacementDpEvent(scheme.population, size, inside)
     gaussian = dp.GaussianDpEvent(scheme.effective(noise_multiplier))
-    if scheme.kind in ("everyone", "local"):
+    if not scheme.amplified:
         return gaussian
     return dp.PoissonSampledDpEvent(scheme.probability, gaussian)
 
@@ -141,13 +148,9 @@ def _rdp_of_round(scheme: Scheme, noise_multiplier: float) -> tuple[np.ndarray, 
 
 @functools.lru_cache(maxsize=16)
 def _pld_of_round(scheme: Scheme, noise_multiplier: float, grid: float) -> Any:
-    return _pld(noise_multiplier, scheme.probability, grid)
-
-
-def _pld(noise_multiplier: float, probability: float, grid: float) -> Any:
     plds = library().pld.privacy_loss_distribution
     return plds.from_gaussian_mechanism(
-        noise_multiplier, sampling_prob=probability, value_discretization_interval=grid
+        noise_multiplier, sampling_prob=scheme.probability, value_discretization_interval=grid
     )
 
 
@@ -177,10 +180,12 @@ def epsilon(
             "out, or use hf.cohorts.bernoulli.",
             about=("accountant",),
         )
-    if scheme.kind in ("everyone", "local"):
-        whole = _pld(scheme.effective(noise_multiplier) / math.sqrt(rounds), 1.0, grid)
-    else:
-        whole = _pld_of_round(scheme, noise_multiplier, grid).self_compose(rounds)
+    if not scheme.amplified:
+        # All rounds together are one Gaussian mechanism, whose curve is known: no grid, and no time.
+        with np.errstate(divide="ignore"):
+            sigma = scheme.effective(noise_multiplier) / math.sqrt(rounds)
+            return float(library().get_epsilon_gaussian(sigma, delta))
+    whole = _pld_of_round(scheme, noise_multiplier, grid).self_compose(rounds)
     none = library().pld.privacy_loss_distribution.identity(grid)
     return float(none.compose(whole).get_epsilon_for_delta(delta))
 

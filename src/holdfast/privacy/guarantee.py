@@ -21,8 +21,9 @@ class Guarantee:
         epsilon: after these rounds.
         delta: the chance that is left out.
         adjacency: of which two populations it speaks.
-        rounds: that were run; of local noise, the most in which one client took part.
-        cohort: how clients were drawn, or local where they added the noise.
+        rounds: that were run; of local noise, the most in which one client took part; of noise in steps, the
+            most passes over the data of one.
+        cohort: how clients were drawn, or local or example where they added the noise.
         clients: with data, whose number is public.
         clients_expected: in a round.
         accountant: of dp-accounting.
@@ -30,8 +31,10 @@ class Guarantee:
         clip: to which norm replies were bounded, in the first round.
         noise_in_mean: standard deviation in every number of a round's mean, in the first round; None where
             clients added the noise.
-        noise_in_reply: the same of a reply; None where the server added it.
-        unit: who is protected.
+        noise_in_reply: the same of a reply; None where there was none.
+        unit: who or what is protected: a client with all its data, or an example of one.
+        noise_in_step: standard deviation in every number of the gradient of a whole batch, in the first
+            round; None where steps had no noise.
     """
 
     sentence: str
@@ -48,6 +51,7 @@ class Guarantee:
     noise_in_mean: float | None
     noise_in_reply: float | None = None
     unit: str = "client"
+    noise_in_step: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +65,8 @@ class Account:
     budget: float | None = None
     # For how many rounds the noise was found, if it was.
     planned: int | None = None
+    # The most that a round adds to what is counted.
+    per_round: int = 1
 
     def epsilon(self, rounds: int) -> float:
         """After so many rounds."""
@@ -71,9 +77,10 @@ class Account:
     def at_most(self, rounds: int) -> float:
         """A bound of it that is soon found: that of the next of some rounds, a quarter apart.
 
-        It is exact in the last round of the budget; with RDP, in every round.
+        It is exact in the last round of the budget; with RDP, and where nothing is amplified, in every round.
         """
-        return self.epsilon(rounds if self.accountant == "rdp" else self._asked(rounds))
+        soon = self.accountant == "rdp" or not self.scheme.amplified
+        return self.epsilon(rounds if soon else self._asked(rounds))
 
     def _asked(self, rounds: int) -> int:
         found = 1
@@ -84,7 +91,7 @@ class Account:
 
     @functools.cached_property
     def rounds(self) -> int | None:
-        """How many the budget is for; None without one."""
+        """How many rounds, replies or passes the budget is for; None without one."""
         if self.budget is None:
             return None
         if self.planned is not None and self.epsilon(self.planned) <= self.budget:
@@ -102,22 +109,29 @@ class Account:
 
     def spent(self, rounds: int) -> str | None:
         """Why there can be no further round; None if there can."""
-        if self.rounds is None or rounds < self.rounds:
+        if self.rounds is None or rounds + self.per_round <= self.rounds:
             return None
         return (
-            f"the privacy budget is spent: epsilon {self.epsilon(self.rounds):.4g} of {self.budget:g} at "
-            f"delta {self.delta:g} after {self.rounds} "
-            f"{'replies of a client' if self.local else 'rounds'}"
+            f"the privacy budget is spent: epsilon {self.epsilon(rounds):.4g} of {self.budget:g} at "
+            f"delta {self.delta:g} after {rounds} {self.counted}"
         )
 
     @property
-    def local(self) -> bool:
-        """Whether it counts the replies of one client rather than rounds."""
-        return self.scheme.kind == "local"
+    def by_client(self) -> bool:
+        """Whether it counts what one client did rather than rounds."""
+        return self.scheme.kind in ("local", "example")
+
+    @property
+    def counted(self) -> str:
+        """What it counts."""
+        return {"local": "replies of a client", "example": "passes over a client's data"}.get(
+            self.scheme.kind, "rounds"
+        )
 
     def guarantee(self, rounds: int, clip: float, noise: float) -> Guarantee:
-        """Of so many rounds, with this clip and this noise in every number of a round's mean, or of a reply
-        if it is local."""
+        """Of so many rounds, with this clip and this noise in every number of a round's mean; of a reply if
+        it is local, of a step's gradient if of examples."""
+        kind = self.scheme.kind
         return Guarantee(
             sentence=self.sentence(rounds),
             epsilon=self.epsilon(rounds),
@@ -130,13 +144,25 @@ class Account:
             accountant=self.accountant,
             noise_multiplier=self.noise_multiplier,
             clip=clip,
-            noise_in_mean=None if self.local else noise,
-            noise_in_reply=noise if self.local else None,
+            noise_in_mean=None if self.by_client else noise,
+            noise_in_reply=noise if kind == "local" else None,
+            unit="example" if kind == "example" else "client",
+            noise_in_step=noise if kind == "example" else None,
         )
 
     def sentence(self, rounds: int) -> str:
         """The guarantee after so many rounds, for whoever has to sign it."""
-        if self.local:
+        if self.scheme.kind == "example":
+            return (
+                f"What leaves a client in training, in at most {rounds} passes over its data, is "
+                f"({self.epsilon(rounds):.4g}, {self.delta:g})-differentially private for each of its "
+                f"examples, towards the server too: whether {self.scheme.adjacency} changes the probability "
+                f"of any outcome by a factor of at most e to the epsilon, but for a chance of delta. Who has "
+                f"several examples is protected less. The client adds the noise itself, in every local step; "
+                f"the server knows who takes part, and must not know what noise is drawn from (in a "
+                f"simulation, the seed)."
+            )
+        if self.scheme.kind == "local":
             return (
                 f"What leaves a client in training, in at most {rounds} replies, is "
                 f"({self.epsilon(rounds):.4g}, {self.delta:g})-differentially private for the client with "

@@ -31,6 +31,12 @@ def _noise(told: dict[str, Any]) -> str:
             f"{told['noise_multiplier']:g} times the clip of {told['clip']:g} (by "
             f"{told['accountant'].upper()})."
         )
+    if told.get("noise_in_step") is not None:
+        return (
+            f"It took noise of {told['noise_in_step']:.3g} in every number of the gradient of a local step: "
+            f"{told['noise_multiplier']:g} times the clip of {told['clip']:g}, over a whole batch (by "
+            f"{told['accountant'].upper()})."
+        )
     return (
         f"It took noise of {told['noise_in_mean']:.3g} in every number of a round's mean: "
         f"{told['noise_multiplier']:g} times the clip of {told['clip']:g}, over "
