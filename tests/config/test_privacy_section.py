@@ -157,3 +157,18 @@ def test_noise_in_every_step_for_examples(tmp_path):
 def test_what_cannot_work_is_refused(tmp_path, change, message):
     with pytest.raises(ExperimentFileError, match=message):
         made(tmp_path, change)
+
+
+def test_noise_that_is_taken_back_is_in_files(tmp_path):
+    turns = str([[k, k + 4, k + 8] for k in range(4)])
+    changes = [f'cohort={{ name = "schedule", rounds = {turns} }}', "privacy.correlated.bands=2"]
+    with pytest.raises(ExperimentFileError, match="accountant='rdp'"):
+        made(tmp_path, *changes)
+    given = made(
+        tmp_path, *changes, "privacy={ clip = 0.5, delta = 1e-3, epsilon = 9.0, correlated = {} }"
+    )
+    wire = given.methods[0].algorithm.wire
+    assert wire.rounds == 5
+    assert wire.correlated == hf.privacy.Banded()
+    with pytest.raises(ExperimentFileError, match='`correlated` is for noise = "central"'):
+        made(tmp_path, *changes, 'privacy.noise="local"')
