@@ -21,6 +21,7 @@ NAMES: tuple[str, ...] = (
     "flix/figure11",
     "flix/figure13",
     "flix/figure4",
+    "flix/figure1",
 )
 
 

@@ -44,7 +44,7 @@ class Promise:
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """Gap and distance after some of the rounds, the first of them round 0; and what was read off all of them.
+    """Gap and distance after some of the rounds, the first being round 0; what was read off all of them.
 
     Args:
         setting: which run.
@@ -54,7 +54,7 @@ class Curve:
         gap: how far the objective was above its minimum then.
         distance: mean squared distance of the deployed models to those deployed at the optimum.
         needed: the first round measured with a gap that is good enough; none if there is none.
-        per_digit: rounds that divide the gap by ten, late in the run; none where it fell by less than a digit.
+        per_digit: rounds that divide the gap by ten, late in the run; none if it fell by less than a digit.
         end: the last gap; of DCGD, which goes up and down in the end, the mean of the last quarter.
         promise: what theory guarantees.
     """

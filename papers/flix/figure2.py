@@ -23,9 +23,10 @@ def told(problem: Problem) -> regression.Told:
     rates = [curve.per_digit for curve in curves]
     first = [curve.gap[0] for curve in curves]
     ends = f"{curves[0].setting.alpha:g} to {curves[-1].setting.alpha:g}"
+    start = f"{number(first[0])} to {number(first[-1])}"
     ours = (
         f"alpha from {ends}: {' / '.join(map(count, needed))} rounds to a gap of 1e-9; "
-        f"{' / '.join(map(number, rates))} rounds per digit; it starts at {number(first[0])} to {number(first[-1])}"
+        f"{' / '.join(map(number, rates))} rounds per digit; it starts at {start}"
     )
     bound = [c.promise.rounds for c in curves]
     claims = {

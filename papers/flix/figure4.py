@@ -42,7 +42,9 @@ def cells(asked: Asked) -> list[Cell]:
             Cell(f"fifth-{draw}", sines.errors, (small[:1], MANY, draw, FEW_ALPHAS, None), 0.3),
         ]
         listed += [
-            Cell(f"descent{n}-{draw}", sines.errors, (small[:1], MANY, draw, FEW_ALPHAS, n), n / 600)
+            Cell(
+                f"descent{n}-{draw}", sines.errors, (small[:1], MANY, draw, FEW_ALPHAS, n), n / 600
+            )
             for n in LENGTHS
         ]
         more = (small[-1], draw, ALPHAS, sines.GROUP_ROUNDS)
@@ -90,7 +92,9 @@ def told(errors: np.ndarray, alphas: Sequence[float] = ALPHAS) -> str:
         )
     ]
     draws = f"{int((ratios < 1).sum())} of {len(ratios)} draws"
-    return f"{', '.join(parts)}; best mixture over better end {mean(ratios):.2f}, below 1 in {draws}"
+    return (
+        f"{', '.join(parts)}; best mixture over better end {mean(ratios):.2f}, below 1 in {draws}"
+    )
 
 
 def rows(found: Found) -> list[Row]:
@@ -118,22 +122,24 @@ DATA = "generated as section 4 says, 50 points a client, 2,000 for the test"
 
 
 def reasons(found: Found) -> Iterator[str]:
-    """By experiment, on a fifth of the clients: fewer points, and local models that are trained too little."""
+    """By experiment, on a fifth of the clients: few points, and local models trained too little."""
     few = {p: curves(found, "few", _name(fifth(p))) for p in PROPORTIONS}
     there = [errors for errors in few.values() if len(errors)]
     if there:
         ratios = np.concatenate([gains(errors) for errors in there])
         yield (
             f"With {FEW} points a client and a fifth of the clients a mixture is better in "
-            f"{int((ratios < 1).sum())} of {len(ratios)} cases, with {mean(ratios):.2f} times the error of the "
-            "better end: mixing pays where local models cannot be good."
+            f"{int((ratios < 1).sum())} of {len(ratios)} cases, with {mean(ratios):.2f} times the error of "
+            "the better end: mixing pays where local models cannot be good."
         )
     name = _name(fifth(UNEVEN))
     whole = curves(found, "fifth", name)
     for length in LENGTHS:
         errors = curves(found, f"descent{length}", name)
         if len(errors) and len(whole):
-            late = np.mean([c["late_clients"] for n, c in found.items() if n.startswith(f"descent{length}-")])
+            late = np.mean(
+                [c["late_clients"] for n, c in found.items() if n.startswith(f"descent{length}-")]
+            )
             yield (
                 f"With the paper's optimiser stopped after {length} steps ({late:.0%} of local searches have "
                 f"not reached the tolerance) it is {mean(gains(errors)):.2f} times, by L-BFGS "
@@ -166,11 +172,13 @@ def remedies(found: Found) -> Iterator[Row]:
         why = ""
         if name == sines.CLUSTERS:
             pure = [c["purity"] for n, c in found.items() if n.startswith("remedies-")]
-            said += f"; k-means puts {min(pure):.0%} to {max(pure):.0%} of the clients with their kind"
+            said += (
+                f"; k-means puts {min(pure):.0%} to {max(pure):.0%} of the clients with their kind"
+            )
             truly = curves(found, "remedies", sines.TRUE_GROUPS)[:draws].min(1) / own[:draws].min(1)
             why = f"With the true groups it is {mean(truly):.2f}."
         else:
-            why = "All searches start at the same parameters, so that weights mix well here; a tie within 5 %."
+            why = "All searches start at the same parameters: weights mix well here. A tie within 5 %."
         better = Verdict.AGREES if mean(ratios) < 0.95 else Verdict.ORDER
         judged = better if mean(ratios) < 1.05 else Verdict.DISAGREES
         yield Row(
@@ -243,8 +251,8 @@ STUDY = Study(
     "Sines of two kinds, fitted by mixtures of a local and a global network",
     needs=(),
     searched="nothing: alpha is what is varied; all problems are solved to the paper's gradient norm of 0.01 "
-    "from the same parameters. The best alpha is that with the lowest mean test error, as one reads it off the "
-    "paper's figure.",
+    "from the same parameters. The best alpha is that with the lowest mean test error, as one reads it off "
+    "the paper's figure.",
     cells=cells,
     rows=rows,
     table=table,

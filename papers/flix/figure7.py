@@ -45,7 +45,11 @@ def by_floats(problem: Problem) -> regression.Told:
     }
     found = {"with some k DIANA sends fewer floats, for every alpha": min(better.values()) > 0}
     said = ", ".join(f"{n} at alpha {alpha:g}" for alpha, n in better.items())
-    return told(problem, lambda c: c.floats_needed), found, f"Of six values of k so many win: {said}."
+    return (
+        told(problem, lambda c: c.floats_needed),
+        found,
+        f"Of six values of k so many win: {said}.",
+    )
 
 
 def told(problem: Problem, read: Callable[[Curve], int | None]) -> str:
@@ -60,9 +64,7 @@ def told(problem: Problem, read: Callable[[Curve], int | None]) -> str:
 
 def against_theory(problem: Problem) -> list[float]:
     """Rounds per digit over those of theorem 4, of every run that came so far."""
-    return [
-        c.per_digit / c.promise.rounds_per_digit for c in problem.of(DIANA) if c.per_digit
-    ]
+    return [c.per_digit / c.promise.rounds_per_digit for c in problem.of(DIANA) if c.per_digit]
 
 
 def rows(problems: list[Problem]) -> list[Row]:
@@ -122,7 +124,7 @@ def rows(problems: list[Problem]) -> list[Row]:
         ),
         Row(
             *first,
-            f"rounds per digit over the guarantee's: {said}; gap at x_avg of alpha 0.1 over that of 0.9: {gaps}",
+            f"rounds per digit over the guarantee's: {said}; gap at x_avg of alpha 0.1 over 0.9's: {gaps}",
             "full",
             where,
             claims.verdict(within, elsewhere=not paper),
@@ -152,9 +154,7 @@ def table(problems: list[Problem]) -> str:
                     ]
                 )
     head = ["data", "alpha", "method", "k", "rounds to 1e-9", "floats up", "kilobits up"]
-    return regression.markdown(
-        [*head, "rounds per digit", "at most (theorems 2, 4)"], listed
-    )
+    return regression.markdown([*head, "rounds per digit", "at most (theorems 2, 4)"], listed)
 
 
 STUDY = regression.study(

@@ -79,9 +79,7 @@ def by_rounds(problem: Problem) -> regression.Told:
 
 def by_floats(problem: Problem) -> regression.Told:
     """Figure 10."""
-    found = {
-        "with some k DCGD sends fewer floats, for every alpha": wins(problem, ALPHAS, AVERAGE)
-    }
+    found = {"with some k DCGD sends fewer floats, for every alpha": wins(problem, ALPHAS, AVERAGE)}
     stuck = [
         f"{alpha:g}"
         for alpha in ALPHAS
@@ -128,9 +126,7 @@ def rows(problems: list[Problem]) -> list[Row]:
         scaled += ratios
         below += [c.end <= c.promise.limit for c in problem.of(DCGD) if c.setting.k < c.size]
         said.append(f"{problem.name} {min(ratios):.0f} to {max(ratios):.0f} times")
-    stays = [
-        (problem.of(DIANA)[0].end, _beside(problem).end) for problem in problems
-    ]
+    stays = [(problem.of(DIANA)[0].end, _beside(problem).end) for problem in problems]
     found = {
         "the gap where DCGD stays is below theorem 3's": all(below),
         "it is (0.9 / 0.1)^2 = 81 times as large at alpha 0.9 as at 0.1, by a factor of 2": all(
@@ -167,7 +163,15 @@ def table(problems: list[Problem]) -> str:
             for alpha in ENDS:
                 for pair in pairs(problem, alpha, start):
                     listed.append([*_row(problem, pair), *map(_versus, _both(pair))])
-    head = ["data", "start", "alpha", "k", "gap at the start", "where it stays", "at most (theorem 3)"]
+    head = [
+        "data",
+        "start",
+        "alpha",
+        "k",
+        "gap at the start",
+        "where it stays",
+        "at most (theorem 3)",
+    ]
     return regression.markdown([*head, "rounds (GD)", "floats (GD)"], listed)
 
 

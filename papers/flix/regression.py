@@ -1,6 +1,7 @@
 """What the studies of logistic regression share: cells, claims about curves, tables, figures."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -144,7 +145,7 @@ def _args(name: str, task: Task) -> tuple[Any, ...]:
 def increasing(values: Sequence[float | None]) -> bool:
     """Whether none is smaller than the one before; one that is missing is infinite."""
     numbers = [np.inf if value is None else value for value in values]
-    return all(a <= b for a, b in zip(numbers, numbers[1:], strict=False))
+    return all(a <= b for a, b in itertools.pairwise(numbers))
 
 
 def spread(values: Sequence[float | None]) -> float:

@@ -78,9 +78,7 @@ def study(
         by = {
             p.name: [
                 (small.gap[0] / large.gap[0], small.end / large.end)
-                for small, large in zip(
-                    runs(p, method, 0.1), runs(p, method, 0.9), strict=True
-                )
+                for small, large in zip(runs(p, method, 0.1), runs(p, method, 0.9), strict=True)
             ]
             for p in problems
         }
@@ -162,10 +160,13 @@ def study(
 
 
 def _optima(problem: Problem) -> str:
-    clients, separable = problem.values["curves"][0]["setting"]["clients"], problem.values["separable"]
+    clients, separable = (
+        problem.values["curves"][0]["setting"]["clients"],
+        problem.values["separable"],
+    )
     if not separable:
         return ""
     return (
-        f"On {problem.name} {separable} of {clients} clients can separate their examples: their optimum is at "
-        f"infinity, and x_i is where the search stops."
+        f"On {problem.name} {separable} of {clients} clients can separate their examples: their optimum is "
+        f"at infinity, and x_i is where the search stops."
     )
