@@ -25,6 +25,11 @@ def fifth(proportion: Sequence[int]) -> tuple[int, int]:
     return proportion[0] // sines.FIFTH, proportion[1] // sines.FIFTH
 
 
+def paper(draw: int) -> tuple[int, int, tuple[float, ...], None]:
+    """Points, draw, alphas, and L-BFGS."""
+    return MANY, draw, ALPHAS, None
+
+
 def _name(proportion: Sequence[int]) -> str:
     return f"{proportion[0]}:{proportion[1]}"
 
@@ -32,12 +37,15 @@ def _name(proportion: Sequence[int]) -> str:
 def cells(asked: Asked) -> list[Cell]:
     """A draw of everything before the next one."""
     if asked.quick:
-        return [Cell("paper-0", sines.errors, ([(1, 2)], FEW, 0, (0.0, 0.5, 1.0), 5), 0.1)]
+        return [Cell("fifth-0", sines.errors, ([(1, 2)], FEW, 0, (0.0, 0.5, 1.0), 5), 0.1)]
     listed = []
     small = [fifth(p) for p in PROPORTIONS]
     for draw in DRAWS:
         listed += [
-            Cell(f"paper-{draw}", sines.errors, (PROPORTIONS, MANY, draw, ALPHAS, None), 2),
+            *(
+                Cell(f"paper-{first}-{draw}", sines.errors, ([(first, second)], *paper(draw)), 1)
+                for first, second in PROPORTIONS
+            ),
             Cell(f"few-{draw}", sines.errors, (small, FEW, draw, ALPHAS, None), 0.5),
             Cell(f"fifth-{draw}", sines.errors, (small[:1], MANY, draw, FEW_ALPHAS, None), 0.3),
         ]
@@ -54,8 +62,13 @@ def cells(asked: Asked) -> list[Cell]:
 
 def curves(found: Found, kind: str, name: str) -> np.ndarray:
     """Test errors by alpha, a line for each draw that was run."""
-    names = [n for draw in DRAWS if (n := f"{kind}-{draw}") in found]
+    names = [n for draw in DRAWS if (n := f"{_whole(kind, name)}-{draw}") in found]
     return np.array([found[n]["errors"][name] for n in names])
+
+
+def _whole(kind: str, name: str) -> str:
+    """In the paper's setting every proportion has cells of its own."""
+    return f"paper-{name.partition(':')[0]}" if kind == "paper" else kind
 
 
 def middle(errors: np.ndarray) -> int:
@@ -196,11 +209,16 @@ def table(found: Found) -> str:
         *((f"descent{n}", f"the same, gradient descent, at most {n} steps") for n in LENGTHS),
         ("remedies", f"40 clients, {FEW} points"),
     ):
-        there = [found[n] for draw in DRAWS if (n := f"{kind}-{draw}") in found]
-        for name in there[0]["errors"] if there else ():
+        for name in _names(found, kind):
             listed.append(_line(words, name, curves(found, kind, name)))
     head = ["setting", "clients of both kinds, or remedy", "alpha 0", "best between"]
     return markdown([*head, "alpha 1", "best : better end", "draws in which it wins"], listed)
+
+
+def _names(found: Found, kind: str) -> list[str]:
+    """Proportions or remedies that were run."""
+    there = [c["errors"] for n, c in found.items() if n.partition("-")[0] == kind]
+    return list(dict.fromkeys(name for of in there for name in of))
 
 
 def _line(words: str, name: str, errors: np.ndarray) -> list[str]:
@@ -242,8 +260,7 @@ def figure(found: Found, path: Path) -> None:
 
 
 def _has(found: Found, kind: str, name: str) -> bool:
-    errors = [c["errors"] for n, c in found.items() if n.rpartition("-")[0] == kind]
-    return any(len(of.get(name, ())) == len(ALPHAS) for of in errors)
+    return name in _names(found, kind) and curves(found, kind, name).shape[1] == len(ALPHAS)
 
 
 STUDY = Study(
