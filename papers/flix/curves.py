@@ -52,7 +52,7 @@ class Curve:
         bits: of one reply, places of the k numbers included.
         rounds: after which the curve is kept.
         gap: how far the objective was above its minimum then.
-        distance: mean squared distance of the deployed models to those deployed at the optimum.
+        distance: of gradient descent, mean squared distance of the deployed models to those at the optimum.
         needed: the first round measured with a gap that is good enough; none if there is none.
         per_digit: rounds that divide the gap by ten, late in the run; none if it fell by less than a digit.
         end: the last gap; of DCGD, which goes up and down in the end, the mean of the last quarter.
@@ -94,7 +94,7 @@ class Curve:
             bits,
             rounds,
             tuple(map(_short, gaps)),
-            tuple(map(_short, distances)),
+            tuple(map(_short, distances)) if setting.method == GD else (),
             int(at[there[0]]) if len(there) else None,
             _per_digit(at, gap),
             _short(float(gap[late].mean() if setting.method == DCGD else gap[-1])),
