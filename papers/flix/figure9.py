@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -42,8 +41,8 @@ def pairs(problem: Problem, alpha: float, start: str) -> list[Pair]:
 def rounds_of(pair: Pair) -> tuple[float, float]:
     """Rounds of both until DCGD is near where it stays."""
     level = 2 * pair[0].end
-    both = [c.rounds_to(level) for c in pair]
-    return tuple(np.inf if r is None else float(r) for r in both)  # type: ignore[return-value]
+    own, descent = (np.inf if r is None else r for r in (c.rounds_to(level) for c in pair))
+    return own, descent
 
 
 def floats_of(pair: Pair) -> tuple[float, float]:
@@ -171,17 +170,10 @@ def table(problems: list[Problem]) -> str:
         for start in (AVERAGE, ZERO):
             for alpha in ENDS:
                 for pair in pairs(problem, alpha, start):
-                    listed.append([*_row(problem, pair), *map(_versus, _both(pair))])
-    head = [
-        "data",
-        "start",
-        "alpha",
-        "k",
-        "gap at the start",
-        "where it stays",
-        "at most (theorem 3)",
-    ]
-    return regression.markdown([*head, "rounds (GD)", "floats (GD)"], listed)
+                    versus = [_versus(read(pair)) for read in (rounds_of, floats_of)]
+                    listed.append([*_row(problem, pair), *versus])
+    head = ["data", "start", "alpha", "k", "gap at the start", "where it stays"]
+    return regression.markdown([*head, "at most (theorem 3)", "rounds (GD)", "floats (GD)"], listed)
 
 
 def _row(problem: Problem, pair: Pair) -> list[str]:
@@ -190,24 +182,11 @@ def _row(problem: Problem, pair: Pair) -> list[str]:
     return [problem.name, c.setting.start, f"{c.setting.alpha:g}", f"{c.setting.k}", *at]
 
 
-def _both(pair: Pair) -> tuple[tuple[float, float], tuple[float, float]]:
-    return rounds_of(pair), floats_of(pair)
-
-
 def _versus(numbers: tuple[float, float]) -> str:
     return f"{count(numbers[0])} ({count(numbers[1])})"
 
 
-def study(
-    name: str, title: str, task: Any, places: list[Figure], minutes: dict[str, float], **more: Any
-) -> Any:
-    """A study of DCGD."""
-    return regression.study(
-        name, title, task, places, table, regression.draw_compressed(DCGD, ENDS), minutes, **more
-    )
-
-
-STUDY = study(
+STUDY = regression.study(
     "flix/figure9",
     f"DCGD with a penalty, seven values of k: rounds and floats are those until {LEVEL}",
     TASK,
@@ -234,6 +213,8 @@ STUDY = study(
         )
         for start in (AVERAGE, ZERO)
     ],
+    table,
+    regression.draw_compressed(DCGD, ENDS),
     {"mushrooms": 3, "a6a": 3, "ijcnn1": 3, "a9a": 6},
     rows=rows,
 )
