@@ -34,7 +34,9 @@ METHODS = (*((FLIX, alpha) for alpha in ALPHAS), (FOMAML, 1.0), (REPTILE, 1.0))
 
 
 def _name(data: str, method: str, alpha: float) -> str:
-    return f"{data}-flix-{alpha:g}" if method == FLIX else f"{data}-{method.lower()}"
+    if method == FLIX:
+        return f"{data}-flix-{alpha:g}" if alpha else f"{data}-local"
+    return f"{data}-{method.lower()}"
 
 
 def cells(asked: Asked) -> list[Cell]:
