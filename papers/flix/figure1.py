@@ -106,8 +106,18 @@ def _comparison(found: Found, data: str) -> Row:
         f"other data, accuracy in place of recall@5; {ROUNDS} rounds in place of 10,000 and 50,000",
         about,
         claims.verdict(tells, elsewhere=True),
-        f"{claims.broken(tells)} {BETTER}".strip(),
+        " ".join(part for part in (claims.broken(tells), BETTER, _late(found, data)) if part),
     )
+
+
+def _late(found: Found, data: str) -> str:
+    """Which methods would have gone on."""
+    late = [
+        f"alpha {alpha:g}" if method == FLIX else method
+        for method, alpha in METHODS
+        if found[_name(data, method, alpha)]["rounds"] == [ROUNDS] * len(DRAWS)
+    ]
+    return f"Best in the last round, so not at its end: {', '.join(late)}." if late else ""
 
 
 def _grid(found: Found, data: str) -> Row:
