@@ -13,6 +13,8 @@ from papers.study import Asked, Cell, Found, Row, Study
 
 DRAWS = (0, 1, 2)
 ROUNDS = 400
+MANY = 4000  # rounds of runs that had not come to their end
+LONGER = (0.6, 0.8)
 INSIDE = ALPHAS[1:-1]
 # What stands for the paper's two experiments, each with its figures.
 DATA = {
@@ -50,6 +52,9 @@ def cells(asked: Asked) -> list[Cell]:
             seconds = TOLERANCES if method == FLIX else INNER_RATES
             args = (method, alpha, data, DRAWS, RATES, seconds, ROUNDS)
             listed.append(Cell(_name(data, method, alpha), tuning.method, args, 0.5))
+    for alpha in LONGER:
+        args = (FLIX, alpha, "people", DRAWS, (0.5, 5.0), TOLERANCES[:1], MANY)
+        listed.append(Cell(f"people-longer-{alpha:g}", tuning.method, args, 0.5))
     return listed
 
 
@@ -117,7 +122,13 @@ def _late(found: Found, data: str) -> str:
         for method, alpha in METHODS
         if found[_name(data, method, alpha)]["rounds"] == [ROUNDS] * len(DRAWS)
     ]
-    return f"Best in the last round, so not at its end: {', '.join(late)}." if late else ""
+    longer = ", ".join(
+        f"{told(100 * np.array(found[name]['test']))} at alpha {alpha:g}"
+        for alpha in LONGER
+        if (name := f"{data}-longer-{alpha:g}") in found
+    )
+    said = f"Best at the last round, so not yet at their end: {', '.join(late)}." if late else ""
+    return f"{said} FLIX in {MANY:,} rounds: {longer}." if longer else said
 
 
 def _grid(found: Found, data: str) -> Row:
@@ -161,6 +172,15 @@ def table(found: Found) -> str:
             name = f"FLIX, alpha = {alpha:g}" if method == FLIX else method
             rounds = ", ".join(map(str, kept["rounds"]))
             listed.append([about, name, told(values), chosen, rounds])
+    for alpha in LONGER:
+        if (name := f"people-longer-{alpha:g}") in found:
+            kept = found[name]
+            chosen = f"step {kept['chosen'][0]:g}, tolerance {kept['chosen'][1]:g}"
+            rounds = ", ".join(map(str, kept["rounds"]))
+            what = f"FLIX, alpha = {alpha:g}, {MANY:,} rounds"
+            listed.append(
+                [DATA["people"][-1], what, told(100 * np.array(kept["test"])), chosen, rounds]
+            )
     head = ["data", "method", "test accuracy in %", "chosen on validation data", "best round"]
     parts = [markdown(head, listed)]
     for data, (_, place, _, about) in DATA.items():
