@@ -53,8 +53,8 @@ def cells(asked: Asked) -> list[Cell]:
             args = (method, alpha, data, DRAWS, RATES, seconds, ROUNDS)
             listed.append(Cell(_name(data, method, alpha), tuning.method, args, 0.5))
     for alpha in LONGER:
-        args = (FLIX, alpha, "people", DRAWS, (0.5, 5.0), TOLERANCES[:1], MANY)
-        listed.append(Cell(f"people-longer-{alpha:g}", tuning.method, args, 0.5))
+        longer = (FLIX, alpha, "people", DRAWS, (0.5, 5.0), TOLERANCES[:1], MANY)
+        listed.append(Cell(f"people-longer-{alpha:g}", tuning.method, longer, 0.5))
     return listed
 
 
