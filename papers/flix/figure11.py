@@ -9,5 +9,5 @@ STUDY = study(
     DIANA,
     100,
     ("figure 11", "figure 12"),
-    2,
+    1,
 )

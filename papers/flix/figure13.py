@@ -9,5 +9,5 @@ STUDY = study(
     DCGD,
     8,
     ("figure 13", "figure 14"),
-    2,
+    1,
 )

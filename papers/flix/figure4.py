@@ -43,7 +43,7 @@ def cells(asked: Asked) -> list[Cell]:
     for draw in DRAWS:
         listed += [
             *(
-                Cell(f"paper-{first}-{draw}", sines.errors, ([(first, second)], *paper(draw)), 1)
+                Cell(f"paper-{first}-{draw}", sines.errors, ([(first, second)], *paper(draw)), 0.3)
                 for first, second in PROPORTIONS
             ),
             Cell(f"few-{draw}", sines.errors, (small, FEW, draw, ALPHAS, None), 0.5),
