@@ -224,7 +224,7 @@ STUDY = Study(
     searched="the paper's grids by the validation loss of the first split: step size 5e-2 to 5e6 by tens for "
     "every method and alpha; tolerance of local optima 1e-1 to 1e-5 by local models; inner step size 1e-3 to "
     "10 of FOMAML and Reptile, with five inner steps (Reptile's step is per mean inner gradient). On every "
-    "split the best of four looks at the validation data.",
+    "split the best of four looks at the validation data. Runs of 4,000 rounds: step sizes 0.5 and 5.",
     cells=cells,
     rows=rows,
     table=table,
