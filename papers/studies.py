@@ -15,6 +15,13 @@ NAMES: tuple[str, ...] = (
     "feddyn/figure1",
     "feddyn/figure2",
     "feddyn/figure3",
+    "flix/figure2",
+    "flix/figure7",
+    "flix/figure9",
+    "flix/figure11",
+    "flix/figure13",
+    "flix/figure4",
+    "flix/figure1",
 )
 
 
