@@ -15,6 +15,12 @@ NAMES: tuple[str, ...] = (
     "feddyn/figure1",
     "feddyn/figure2",
     "feddyn/figure3",
+    "fsl/table1",
+    "fsl/cifar10",
+    "fsl/gamma",
+    "fsl/distance",
+    "fsl/classes",
+    "fsl/source",
 )
 
 
