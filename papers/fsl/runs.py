@@ -76,7 +76,7 @@ def built(file: str, values: Settings, asked: Asked) -> build.Study:
 
 def trained(made: build.Study, folder: Path) -> Sequence[Mapping[str, float]]:
     """What was measured after every round, up to the one in which numbers overflow, if there is one."""
-    measured: Sequence[Mapping[str, float]] = ()
+    measured = hf.History()
 
     def note(state: hf.RunState) -> None:
         nonlocal measured
@@ -86,11 +86,12 @@ def trained(made: build.Study, folder: Path) -> Sequence[Mapping[str, float]]:
         hf.simulate(
             made.experiment(made.methods[0], made.seeds[0]),
             rounds=made.rounds,
-            checkpoint=hf.Checkpoint(folder, every=10),
+            # Seldom: what 450 clients remember is large, and a cell takes less than a minute.
+            checkpoint=hf.Checkpoint(folder, every=100),
             progress=False,
             on_round=note,
         )
-    return measured
+    return list(measured)
 
 
 def run(file: str, values: Settings, *, asked: Asked, folder: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ CLASSES = (1, 2, 5, 10)
 RATES = (0.05, 0.2)
 ROOT_OF_COHORT = 5**0.5
 # Of the experiment file, and what the server has: as many local steps at it as at clients, 5.
-KINDS = {
+KINDS: Mapping[str, tuple[str, Mapping[str, Any] | None, int]] = {
     "FSL": ("fedavg_plus", {"clients": 9, "each": 50}, 90),
     "FSLsyn": (
         "fedavg_plus",
