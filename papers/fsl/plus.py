@@ -135,7 +135,7 @@ def _to_target(
         return Row("table I", what, told)
     cap = setting.rounds[0]
     there = " / ".join(f"{NAMES[m]} {ordering.mean_told(v, cap)}" for m, v in ours.items() if v)
-    why = [_unlike(ordering.out_of_order(paper, ours)), _shares(paper, ours), how(first)]
+    why = [_unlike(paper, ours), _shares(paper, ours), how(first)]
     return Row(
         "table I",
         what,
@@ -174,9 +174,22 @@ def _final(setting: Setting, found: Found) -> Row:
     )
 
 
-def _unlike(pairs: Sequence[tuple[str, str]]) -> str:
-    said = ", ".join(f"{NAMES[b]} before {NAMES[a]}" for a, b in pairs)
-    return f"Here {said}, which the paper has the other way round." if pairs else ""
+def _unlike(paper: ordering.Numbers, ours: ordering.Draws) -> str:
+    """Which methods stand the other way round, by how much and on how many draws."""
+    pairs = ordering.out_of_order(paper, ours)
+    if not pairs:
+        return ""
+    said = ", ".join(
+        f"{NAMES[b]} before {NAMES[a]} ({_mean(ours[b])} and {_mean(ours[a])})" for a, b in pairs
+    )
+    draws = min(len(values) for values in ours.values() if values)
+    so_far = "" if draws == len(DRAWS) else f" {draws} of {len(DRAWS)} draws were run so far."
+    return f"Here {said}, which the paper has the other way round.{so_far}"
+
+
+def _mean(values: Sequence[float | None]) -> str:
+    mean = ordering.mean(values)
+    return f"{mean:.0f}" if np.isfinite(mean) else "not reached"
 
 
 def _shares(paper: ordering.Numbers, ours: ordering.Draws) -> str:
