@@ -10,15 +10,8 @@ from papers.fedpvr import drift, first_layer
 from papers.flix import claims, figure4, logistic
 from papers.flix.curves import DCGD, DIANA, GD, Curve
 from papers.flix.logistic import Sweep
-from papers.fsl.study import compare_on_classes
 from papers.mixed import common, dissimilarity, embeddings, imbalance, text
 from papers.study import Asked, Verdict
-
-
-def test_server_learning_is_faster_on_one_class_per_client():
-    curves = compare_on_classes(classes=(1,), seeds=1, rounds=20)
-    best = {c.method: float(c.accuracy.max()) for c in curves}
-    assert best["FSL"] > best["FL"] + 0.1
 
 
 def test_unlike_clients_drift_apart_in_the_last_layer(tmp_path, monkeypatch):
