@@ -15,6 +15,9 @@ NAMES: tuple[str, ...] = (
     "feddyn/figure1",
     "feddyn/figure2",
     "feddyn/figure3",
+    "mixed/movielens",
+    "mixed/imbalance",
+    "mixed/text",
 )
 
 
