@@ -12,37 +12,6 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from papers.mixed import common
-
-RESULTS = Path(__file__).parent / "results"
-
-# Okabe and Ito's palette, which colour-blind people can tell apart; dashes for what is no mixed method.
-COLOURS = {
-    common.FEDERATED: "#D55E00",
-    common.CENTRAL: "#CC79A7",
-    common.PARALLEL: "#E69F00",
-    common.ONE_WAY: "#0072B2",
-    common.TWO_WAY: "#009E73",
-    common.SCAFFOLD_ONE_WAY: "#CC79A7",
-    common.ORACLE: "#000000",
-}
-MARKERS = {
-    common.PARALLEL: "o",
-    common.ONE_WAY: "s",
-    common.TWO_WAY: "^",
-    common.SCAFFOLD_ONE_WAY: "D",
-}
-DASHED = {common.FEDERATED, common.CENTRAL, common.ORACLE}
-
-
-def style_of(method: str) -> dict[str, Any]:
-    """Colour and dashes of a method, the same in all figures."""
-    return {
-        "color": COLOURS.get(method, "#56B4E9"),
-        "linestyle": "--" if method in DASHED else "-",
-        "linewidth": 1.8,
-    }
-
 
 def panels(count: int, height: float = 3.6) -> tuple[Figure, list[Axes]]:
     """A row of empty plots."""
@@ -53,14 +22,6 @@ def panels(count: int, height: float = 3.6) -> tuple[Figure, list[Axes]]:
     for one in axes[0]:
         one.grid(alpha=0.25)
     return figure, list(axes[0])
-
-
-def band(axes: Axes, rounds: np.ndarray, curves: np.ndarray, method: str) -> None:
-    """The mean over seeds (first axis) and the range between the lowest and the highest."""
-    axes.plot(rounds, curves.mean(0), label=method, **style_of(method))
-    if len(curves) > 1:
-        colour = style_of(method)["color"]
-        axes.fill_between(rounds, curves.min(0), curves.max(0), color=colour, alpha=0.15, lw=0)
 
 
 def save(figure: Figure, folder: Path, name: str) -> None:
@@ -87,12 +48,3 @@ def spread(values: Any, digits: int = 4) -> str:
     values = np.asarray(values, float)
     mean = f"{values.mean():.{digits}f}"
     return mean if len(values) < 2 else f"{mean} ± {values.std(ddof=1):.{digits}f}"
-
-
-def sampled_dissimilarity(measured: dict[str, float], paper: tuple[float, float]) -> str:
-    """Our column of the paper's table 4 beside its own."""
-    rows = [
-        ("max G̃²", f"{measured['G2']:.3g}", paper[0]),
-        ("max B̃²", f"{measured['B2']:.3g}", paper[1]),
-    ]
-    return markdown(["rounds 10 to 100, one step a round", "here", "paper, table 4"], rows)
