@@ -18,6 +18,7 @@ NAMES: tuple[str, ...] = (
     "mixed/movielens",
     "mixed/imbalance",
     "mixed/text",
+    "mixed/dissimilarity",
 )
 
 
