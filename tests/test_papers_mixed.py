@@ -87,5 +87,6 @@ def test_a_column_of_table_4_agrees_within_a_factor_of_two():
         return runs.dissimilarity_row(found, "task", (49.0, 1.26)).verdict
 
     assert verdict(60.0, 1.5) is Verdict.AGREES
-    assert verdict(60.0, 700.0) is Verdict.ORDER
+    assert verdict(200.0, 1.5) is Verdict.ORDER
+    assert verdict(60.0, 700.0) is Verdict.DISAGREES
     assert verdict(0.5, 1.2) is Verdict.DISAGREES
