@@ -328,8 +328,8 @@ def _rates(found: Found) -> Row:
         f"Tried were {len(STABLE)} step sizes from {STABLE[0]:g}, each the last divided by the root of 2, "
         "on equal clients at the largest distance. The paper's limits are those with which its proofs "
         "work, not those of the methods: here each side of 2-way transfer and of parallel training comes to "
-        "rest at the minimiser of its own loss, while 1-way transfer adds the same central gradient in every step and "
-        "diverges beyond 2 / (K beta)."
+        "rest at the minimiser of its own loss, while 1-way transfer adds the same central gradient in every "
+        "step and diverges beyond 2 / (K beta)."
     )
     return _row(what, told, Verdict.ORDER if right else Verdict.DISAGREES, why)
 

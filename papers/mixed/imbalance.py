@@ -310,8 +310,8 @@ def _dissimilarity(found: Found) -> list[Row]:
     why = (
         "By eq. 7, B̃² = 1 + G̃² / |∇f|², so the paper's two numbers ask for |∇f|² of at least "
         f"{PAPER[0] / (PAPER[1] - 1):.0f} in the round of the largest G̃². Here gradients of the two labels "
-        "nearly cancel from the first round on, which is what a joint minimum is. Both are measured on batches, "
-        "as the paper does."
+        "nearly cancel from the first round on, which is what a joint minimum is. Both are measured on "
+        "batches, as the paper does."
     )
     table = runs.dissimilarity_row(values, "smiles", PAPER, scale=SCALE, data=DATA, why=why)
     return [table, runs.dissimilarity_curves(values, "smiles", table)]
