@@ -391,11 +391,13 @@ def _searched(found: Found, every: Mapping[str, Values]) -> str:
             f"{every[ADAM]['alike']:.3f}, and recall@10 {every[ADAM]['recall'][-1]:.3f}."
         )
     some = {m: found[n] for m in (PARALLEL, ADAM) if (n := method_cell(m, SOME, 0).name) in found}
-    if len(some) == 2:
-        lengths = [f"{one['bias']:.2g} to {one['films']:.2g}" for one in some.values()]
+    if some:
+        lengths = [
+            f"{one['bias']:.2g} to {one['films']:.2g} ({NAMES[m]})" for m, one in some.items()
+        ]
         said += (
-            f" In {SOME} rounds of SGD the bias of the context's layer outgrows what films add to it: "
-            f"lengths {lengths[0]}, with Adam {lengths[1]}."
+            f" After {SOME} rounds the bias of the context's layer is to what films add to it, in length, as "
+            f"{', '.join(lengths)}."
         )
     return said
 
