@@ -345,7 +345,7 @@ def _mixture(found: Found) -> Row:
     if not below:
         gap = oracle - runs.mean(last[FEDERATED])
         why += f"Federated training alone is {gap:.3f} behind; what it loses is on Wikipedia (figure 5)."
-    return _row(what, runs.of_methods(last), verdict, why)
+    return _row(what, runs.of_methods(last), verdict, why.strip())
 
 
 def _alike(found: Found) -> Row:
@@ -374,7 +374,7 @@ def _source(found: Found, source: str) -> Row:
     own = source == "posts"
     what = (
         "figure 5",
-        f"language model, accuracy on {'clients' if own else 'the server'}' source alone ({source})",
+        f"language model, accuracy on the {'clients' if own else 'server'} source alone ({source})",
         "federated only as good as the three" if own else "the three ahead of federated only",
     )
     if not all(last[m] for m in (FEDERATED, *MIXED)):
