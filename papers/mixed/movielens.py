@@ -374,9 +374,10 @@ def _recall(found: Found, there: Mapping[str, Values], about: tuple[str, str]) -
         verdict = Verdict.ORDER
     if all(0.085 <= value <= 0.115 for value in last.values()):
         verdict = Verdict.AGREES
-    return Row(
-        *what, _told(last), *about, verdict, f"{_searched(found, there)} {_missing(there)}".strip()
-    )
+    full = all(method_cell(m, FULL, 0).name in found for m in MIXED)
+    short = "" if full else f"All {FULL} rounds were not run yet."
+    why = " ".join(part for part in (_searched(found, there), short, _missing(there)) if part)
+    return Row(*what, _told(last), *about, verdict, why)
 
 
 def _searched(found: Found, every: Mapping[str, Values]) -> str:

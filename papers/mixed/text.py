@@ -374,7 +374,7 @@ def _source(found: Found, source: str) -> Row:
     own = source == "posts"
     what = (
         "figure 5",
-        f"language model, accuracy on the {'clients' if own else 'server'} source alone ({source})",
+        f"language model, accuracy on {source} alone, which the {'clients have' if own else 'server has'}",
         "federated only as good as the three" if own else "the three ahead of federated only",
     )
     if not all(last[m] for m in (FEDERATED, *MIXED)):
