@@ -28,6 +28,10 @@ NAMES: tuple[str, ...] = (
     "flix/figure13",
     "flix/figure4",
     "flix/figure1",
+    "mixed/movielens",
+    "mixed/imbalance",
+    "mixed/text",
+    "mixed/dissimilarity",
 )
 
 

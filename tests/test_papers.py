@@ -4,13 +4,11 @@ import dataclasses
 import json
 
 import numpy as np
-from jax import tree
 
 from papers.fedpvr import drift, first_layer
 from papers.flix import claims, figure4, logistic
 from papers.flix.curves import DCGD, DIANA, GD, Curve
 from papers.flix.logistic import Sweep
-from papers.mixed import common, dissimilarity, embeddings, imbalance, text
 from papers.study import Asked, Verdict
 
 
@@ -27,39 +25,6 @@ def test_unlike_clients_drift_apart_in_the_last_layer(tmp_path, monkeypatch):
     assert like > drift.mean(rows, "cka", method="FedAvg", layer="classifier")
     written = drift.write(problem, rows, tmp_path)
     assert "| classifier |" in written.read_text()
-
-
-def test_mixing_solves_label_imbalance():
-    found = imbalance.compare(seeds=1, rounds=20)
-    final = {method: float(auc[:, -1].mean()) for method, auc in found.auc.items()}
-    for method in common.MIXED:
-        assert final[method] > final[common.FEDERATED] + 0.2
-
-
-def test_only_the_corrected_transfer_has_no_bias(x64):
-    unequal = dissimilarity.problem(distance=4.0, unequal=True)
-    gaps = {m: dissimilarity.final_gap(m, unequal, rounds=120) for m in dissimilarity.METHODS}
-    exact = gaps.pop("SCAFFOLD + 1-way")
-    assert exact < 1e-9
-    assert min(gaps.values()) > 1e-4
-
-
-def test_select_saves_bytes_and_loses_nothing():
-    found = embeddings.compare(rounds=12, users=25)
-    for full, small in (
-        (embeddings.FULL, embeddings.PARALLEL_SELECT),
-        (embeddings.ONE_WAY_FULL, embeddings.ONE_WAY_SELECT),
-    ):
-        assert abs(found.recall[full][-1] - found.recall[small][-1]) < 0.02
-        assert sum(found.kilobytes[small]) < 0.5 * sum(found.kilobytes[full])
-
-
-def test_the_text_study_runs_on_generated_sources():
-    around = text.world(None, authors=8)
-    arguments = text.arguments(common.ONE_WAY, around) | {"model": text.model()}
-    run = common.simulate(common.silent, common.ONE_WAY, rounds=1, **arguments)
-    assert all(np.isfinite(leaf).all() for leaf in tree.leaves(run.params))
-    assert run.ledger.models_transmitted == 1.5
 
 
 def test_smaller_alpha_needs_fewer_rounds_and_diana_does_not_stall(tmp_path):

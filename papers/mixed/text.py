@@ -1,21 +1,31 @@
-"""Two sources of text: posts by author on clients, Wikipedia at the server.
-
-The paper's language model (section 4.2) in small: a gated recurrent unit predicts the next character
-and should be good at both sources. Without the files, two generated sources stand in.
-"""
+"""Two sources of text: posts by author on clients, Wikipedia at the server (4.2, B.2.2, B.4)."""
 
 import collections
-import dataclasses
+import functools
 import gzip
+import itertools
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import holdfast as hf
-from papers.mixed import common, report
-from papers.mixed.common import CENTRAL, FEDERATED, MIXED, ORACLE, Watch, silent
+from papers import figures
+from papers.mixed import runs
+from papers.mixed.runs import (
+    CENTRAL,
+    FEDERATED,
+    METHODS,
+    MIXED,
+    NAMES,
+    ONE_WAY,
+    ORACLE,
+    PARALLEL,
+    TWO_WAY,
+)
+from papers.study import Asked, Cell, Found, Row, Study, Values, Verdict
 
 POSTS, WIKIPEDIA = "text/stackexchange-posts.jsonl.gz", "text/enwik8-first-5MB.gz"
 WINDOW, CHARACTERS = 40, 90  # the most frequent bytes; all others are 0, unknown
@@ -23,62 +33,36 @@ ENOUGH = 4000  # bytes that an author must have written
 AUTHORS, UNSEEN_AUTHORS, WINDOWS = 300, 100, 90  # training and test clients; windows of a client
 TEST_WINDOWS = 800
 EMBEDDING, WIDTH = 16, 64
-COHORT, BATCH_SIZE, STEPS = 8, 8, 8
-CENTRAL_BATCH_SIZE = COHORT * BATCH_SIZE
-LEARNING_RATE = 2.0
-ROUNDS = 100
-METHODS = (FEDERATED, CENTRAL, *MIXED, ORACLE)
-PAPER = (0.03, 1.34)  # largest G~^2 and B~^2 of its language model, table 4
+ROUNDS, COHORT, BATCH, STEPS = 100, 8, 8, 8
+CENTRAL_BATCH = COHORT * BATCH
+DRAWS = (0, 1, 2)
+WEIGHTS = (0.75, 0.25)  # table 1, and what the test is made of
+# Searched for each mixed method, which the paper did: it took 2, and 1 for 2-way transfer. The others have
+# what parallel training has.
+RATES = (1.0, 2.0, 4.0, 8.0)
+SEARCH_ROUNDS = 50
+RATE = {PARALLEL: 4.0, ONE_WAY: 4.0, TWO_WAY: 4.0}
+STEPS_TRIED = (4, 8, 16)
+SWITCH = ROUNDS // 2
+FIRST_CENTRAL, FIRST_FEDERATED = "first_central", "first_federated"
+TRANSFERS = {
+    FIRST_CENTRAL: "central, then federated",
+    FIRST_FEDERATED: "federated, then central",
+}
 SOURCES = ("posts", "wikipedia")
-
+PAPER = (0.03, 1.34)  # table 4
+NEAR = 0.01  # of accuracy
+DATA = "Stack Exchange posts by author and the first 5 MB of enwik8, in place of Stack Overflow and Wikipedia"
+SCALE = (
+    f"{ROUNDS} rounds of {COHORT} clients for 3,000 of 100, a GRU of {WIDTH} for 1,024, "
+    f"{STEPS} steps for 16"
+)
 # The stand-in's two sources: random walks over pairs of letters, each seeded with its own sentences.
 SENTENCES = {
     "posts": "how do i fix this error? thanks, it works now. what does your code do when you run it? ",
     "wikipedia": "The Kingdom was founded in 1066 and, by 1204, had become a republic of [[Europe]]. ",
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class World:
-    """Both sources, cut into windows of characters."""
-
-    clients: hf.Clients
-    own: hf.Examples  # the server's, as many windows as the clients have together
-    test: dict[str, hf.Examples]
-    note: str
-
-    @property
-    def everything(self) -> hf.Clients:
-        """Both sources in one place."""
-        both = zip(self.clients.examples, self.own, strict=True)
-        return hf.Clients.from_datasets([hf.Examples(*(np.concatenate(p) for p in both))])
-
-
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """Accuracy on each source, as (points,) per method, and where it was measured."""
-
-    rounds: np.ndarray
-    accuracy: dict[str, dict[str, np.ndarray]]  # by source, by method
-    dissimilarity: dict[str, float]
-    note: str
-
-
-class Named:
-    """An evaluator whose numbers carry the name of the data set, so that there can be two."""
-
-    keeps_last_models = False
-
-    def __init__(self, name: str, examples: hf.Examples, every: int) -> None:
-        self.name, self.inner, self.every = name, hf.evaluate.on(examples), every
-
-    def check(self, model: hf.Model, params: Any, clients: int) -> None:
-        """As the one inside."""
-        self.inner.check(model, params, clients)
-
-    def __call__(self, view: Any) -> dict[str, float]:
-        """Accuracy of the next character."""
-        return {self.name: self.inner(view)["accuracy"]}
+Settings = dict[str, Any]
 
 
 def read(folder: Path) -> tuple[list[bytes], bytes]:
@@ -113,34 +97,55 @@ def generate(authors: int, seed: int = 0) -> tuple[list[bytes], bytes]:
     return posts, walk(SENTENCES["wikipedia"], size * authors)
 
 
-def world(folder: Path | None, authors: int = AUTHORS, seed: int = 0) -> World:
-    """Clients, the server's text and test windows of both; test authors are nobody's client."""
-    there = folder is not None and all((folder / f).exists() for f in (POSTS, WIKIPEDIA))
-    unseen = min(UNSEEN_AUTHORS, authors)
-    if there:
-        assert folder is not None
-        texts, wikipedia = read(folder)
-        note = "Stack Exchange posts by author, and the first 5 MB of enwik8."
-    else:
-        texts, wikipedia = generate(authors + unseen, seed)
-        note = "Generated stand-ins: the text files are not in the folder."
+@functools.lru_cache(maxsize=1)
+def sources(asked: Asked) -> tuple[list[bytes], bytes]:
+    """What authors wrote, and Wikipedia; quick: generated."""
+    if asked.quick:
+        return generate(30)
+    for file in (POSTS, WIKIPEDIA):
+        if not (asked.data / file).exists():
+            raise hf.HoldfastError(
+                f"mixed/text: {asked.data / file} is not there; it takes posts as JSON lines with site, "
+                f"author and text, and the beginning of enwik8 (mattmahoney.net/dc/enwik8.zip), "
+                f"both compressed by gzip."
+            )
+    return read(asked.data)
+
+
+def world(settings: Settings, asked: Asked) -> dict[str, Any]:
+    """Clients, the server's text, and windows of both to validate and test on; their authors do not train."""
+    texts, wikipedia = sources(asked)
     code = alphabet(b"".join(texts) + wikipedia)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(settings["draw"])
     order = rng.permutation(len(texts))
-    train, test = order[:authors], order[authors : authors + unseen]
-    clients = [cut(texts[i], code)[:WINDOWS] for i in train]
-    per_author = -(-TEST_WINDOWS // len(test))
+    authors = min(AUTHORS, len(texts) // 3)
+    unseen = min(UNSEEN_AUTHORS, len(texts) // 3)
+    clients = [cut(texts[i], code)[:WINDOWS] for i in order[:authors]]
     articles = rng.permutation(cut(wikipedia, code))
     few = min(TEST_WINDOWS, len(articles) // 4)
-    return World(
-        hf.Clients.from_datasets([as_examples(w) for w in clients]),
-        as_examples(articles[few : few + sum(map(len, clients))]),
-        {
-            "posts": as_examples(np.concatenate([cut(texts[i], code)[:per_author] for i in test])),
-            "wikipedia": as_examples(articles[:few]),
-        },
-        note,
-    )
+
+    def held_out(number: int) -> dict[str, hf.Examples]:
+        begin = authors + number * unseen
+        posts = [cut(texts[i], code)[: few // unseen] for i in order[begin : begin + unseen]]
+        return {
+            "posts": as_examples(np.concatenate(posts)),
+            "wikipedia": as_examples(articles[number * few : (number + 1) * few]),
+        }
+
+    own = as_examples(articles[2 * few :][: sum(map(len, clients))])
+    population = hf.Clients.from_datasets([as_examples(w) for w in clients])
+    # Three of four windows are posts, as in the test.
+    kept = len(own.y) // 3
+    both = zip(population.examples, own, strict=True)
+    return {
+        "clients": population,
+        "own": own,
+        "everything": hf.Clients.from_datasets(
+            [hf.Examples(*(np.concatenate([posts, of[:kept]]) for posts, of in both))]
+        ),
+        "test": held_out(0),
+        "validation": held_out(1),
+    }
 
 
 def alphabet(text: bytes) -> np.ndarray:
@@ -163,101 +168,356 @@ def as_examples(windows: np.ndarray) -> hf.Examples:
     return hf.Examples(np.ascontiguousarray(windows[:, :-1]), np.ascontiguousarray(windows[:, 1:]))
 
 
-def model() -> hf.Model:
-    """A small gated recurrent unit."""
-    return hf.models.gru(CHARACTERS + 1, EMBEDDING, WIDTH)
-
-
-def arguments(method: str, around: World, steps: int = STEPS) -> dict[str, Any]:
+def arguments(settings: Settings, around: Mapping[str, Any]) -> dict[str, Any]:
     """What distinguishes one method's run from another's."""
-    central = hf.Local(LEARNING_RATE, steps=steps, batch_size=CENTRAL_BATCH_SIZE)
+    method, rate, steps = settings["method"], settings["rate"], settings["steps"]
+    central = hf.Local(rate, steps=steps, batch_size=CENTRAL_BATCH)
     pooled: dict[str, Any] = {"algorithm": hf.algorithms.centralised(), "local": central}
-    # 1-way transfer sees half as many Wikipedia windows as the others do in all steps: the paper's ratio.
-    at_once = CENTRAL_BATCH_SIZE * max(steps // 2, 4)
-    server = hf.Server(around.own, central, gradient_batch_size=min(at_once, len(around.own.y)))
     if method == CENTRAL:
-        return pooled | {"clients": server.as_clients()}
+        return pooled | {"clients": hf.Clients.from_datasets([around["own"]])}
     if method == ORACLE:
-        both = hf.Local(LEARNING_RATE, steps=steps, batch_size=2 * CENTRAL_BATCH_SIZE)
-        return pooled | {"clients": around.everything, "local": both}
+        both = hf.Local(rate, steps=steps, batch_size=2 * CENTRAL_BATCH)
+        return pooled | {"clients": around["everything"], "local": both}
     federated: dict[str, Any] = {
-        "clients": around.clients,
-        "local": hf.Local(LEARNING_RATE, steps=steps, batch_size=BATCH_SIZE),
-        "cohort": hf.cohorts.fixed(COHORT),
+        "clients": around["clients"],
+        "local": hf.Local(rate, steps=steps, batch_size=BATCH),
+        "cohort": hf.cohorts.fixed(min(COHORT, len(around["clients"]))),
     }
     if method == FEDERATED:
-        return federated | {"algorithm": hf.algorithms.fedavg()}
-    return federated | {"algorithm": MIXED[method], "server": server}
+        return federated | {"algorithm": hf.algorithms.fedavg(weighting="processed")}
+    # 1-way transfer sees half as many windows as the others do in all steps: the paper's proportion.
+    at_once = min(CENTRAL_BATCH * max(steps // 2, 1), len(around["own"].y))
+    server = hf.Server(around["own"], central, gradient_batch_size=at_once)
+    return federated | {"algorithm": runs.mixed(method, WEIGHTS), "server": server}
 
 
-def compare(
-    folder: Path | None = None,
-    rounds: int = ROUNDS,
-    authors: int = AUTHORS,
-    seed: int = 0,
-    watch: Watch = silent,
-) -> Result:
-    """All methods on the same text, and how far the two sources disagree."""
-    around = world(folder, authors, seed)
-    every = max(1, rounds // 20)
-    accuracy: dict[str, dict[str, np.ndarray]] = {source: {} for source in SOURCES}
-    for method in METHODS:
-        run = common.simulate(
-            watch,
-            f"text, {method}",
-            model=model(),
-            rounds=rounds,
-            seed=seed,
-            evaluate=[Named(s, around.test[s], every) for s in SOURCES],
-            **arguments(method, around),
-        )
-        for source in SOURCES:
-            at, accuracy[source][method] = common.column(run, source)
-    alike = arguments(next(iter(MIXED)), around, steps=1)
-    alike.pop("algorithm")
-    measured = common.largest_dissimilarity(
-        watch,
-        "text",
-        seeds=1,
-        rounds=rounds,
-        first=min(10, rounds),
-        every=min(10, rounds),
-        model=model(),
-        **alike,
-    )
-    return Result(at, accuracy, measured, around.note)
-
-
-def write(result: Result, folder: Path = report.RESULTS) -> None:
-    """`text.md` and `text.png`."""
-    last = {s: {m: curve[-1] for m, curve in result.accuracy[s].items()} for s in SOURCES}
-    rows = [
-        (
-            m,
-            *(f"{last[s][m]:.3f}" for s in SOURCES),
-            f"{np.mean([last[s][m] for s in SOURCES]):.3f}",
-        )
-        for m in METHODS
-    ]
-    report.write(
+def trained(
+    settings: Settings, around: Mapping[str, Any], folder: Path, rounds: int, **more: Any
+) -> hf.Run:
+    """A run measured on both sources."""
+    return runs.trained(
         folder,
-        "text",
-        result.note,
-        report.markdown(
-            [f"accuracy after round {result.rounds[-1]}", *SOURCES, "mean of both"], rows
-        ),
-        report.sampled_dissimilarity(result.dissimilarity, PAPER),
+        rounds,
+        model=hf.models.gru(CHARACTERS + 1, EMBEDDING, WIDTH),
+        seed=settings["draw"],
+        **{
+            "evaluate": [
+                hf.evaluate.on(examples, settings["every"], name=source)
+                for source, examples in around[settings["measured"]].items()
+            ],
+            **arguments(settings, around),
+            **more,
+        },
     )
-    figure, axes = report.panels(2)
-    titles = ("On posts (the clients' source)", "On Wikipedia (the server's source)")
-    for one, source, title in zip(axes, SOURCES, titles, strict=True):
-        for method, curve in result.accuracy[source].items():
-            report.band(one, result.rounds, curve[None], method)
-        one.set(title=title, xlabel="round")
-    low = min(min(c.min() for c in result.accuracy[s].values()) for s in SOURCES)
-    high = max(max(c.max() for c in result.accuracy[s].values()) for s in SOURCES)
-    for one in axes:
-        one.set_ylim(low - 0.01, high + 0.02)  # the same, so that the two can be compared
-    axes[0].set_ylabel("accuracy of the next character")
-    axes[1].legend(frameon=False, fontsize=9, loc="lower right")
-    report.save(figure, folder, "text")
+
+
+def measured(done: hf.Run) -> Values:
+    """Accuracy and loss by round, of each source and of both as the test has them."""
+    found: Values = {"rounds": runs.rounds_of(done, f"{SOURCES[0]}_accuracy")}
+    for field in ("accuracy", "loss"):
+        for source in SOURCES:
+            found[f"{source}_{field}"] = runs.curve(done, f"{source}_{field}")
+        pairs = zip(*(found[f"{source}_{field}"] for source in SOURCES), strict=True)
+        found[field] = [
+            None if None in pair else round(float(np.dot(WEIGHTS, pair)), 4) for pair in pairs
+        ]
+    return found
+
+
+def run(settings: Settings, *, asked: Asked, folder: Path) -> Values:
+    """Accuracy and loss by round."""
+    return measured(trained(settings, world(settings, asked), folder, settings["rounds"]))
+
+
+def transferred(settings: Settings, *, asked: Asked, folder: Path) -> Values:
+    """Training on one source, and from the middle on the other alone (B.4.5)."""
+    around = world(settings, asked)
+    order = (CENTRAL, FEDERATED) if settings["method"] == FIRST_CENTRAL else (FEDERATED, CENTRAL)
+    half = settings["rounds"] // 2
+    first = trained(settings | {"method": order[0]}, around, folder / "first", half)
+    later = settings | {"method": order[1]}
+    second = trained(later, around, folder / "second", half, params=first.params)
+    before, after = measured(first), measured(second)
+    after["rounds"] = [half + number for number in after["rounds"]]
+    return {name: before[name] + after[name] for name in before}
+
+
+def dissimilar(settings: Settings, *, asked: Asked, folder: Path) -> Values:
+    """Eq. 7 by round, with one step a round."""
+    around = world(settings, asked)
+    sampled = runs.Sampled(around["clients"], COHORT, BATCH, around["own"], CENTRAL_BATCH, WEIGHTS)
+    done = trained(settings, around, folder, settings["rounds"], evaluate=sampled)
+    return {name: runs.curve(done, name, 6) for name in ("G2", "B2")}
+
+
+def settings_of(method: str, draw: int, **changes: Any) -> Settings:
+    """Those of the comparison, but for what is changed."""
+    made: Settings = {
+        "method": method,
+        "draw": draw,
+        "rate": RATE.get(method, RATE[PARALLEL]),
+        "steps": STEPS,
+        "rounds": ROUNDS,
+        "every": 5,
+        "measured": "test",
+    }
+    return made | changes
+
+
+def cells(asked: Asked) -> list[Cell]:
+    """The search, then a draw of everything before the next."""
+    if asked.quick:
+        return [Cell("parallel-0", run, (settings_of(PARALLEL, 0, rounds=1, every=1),))]
+    changes = {"rounds": SEARCH_ROUNDS, "measured": "validation", "every": 10}
+    made = [
+        Cell(f"search-{m}-{r:g}", run, (settings_of(m, 0, rate=r, **changes),), 0.3)
+        for m, r in itertools.product(MIXED, RATES)
+    ]
+    for draw in DRAWS:
+        made += [Cell(f"{m}-{draw}", run, (settings_of(m, draw),), 0.6) for m in METHODS]
+        made += [Cell(f"{m}-{draw}", transferred, (settings_of(m, draw),), 0.6) for m in TRANSFERS]
+        apart = settings_of(PARALLEL, draw, steps=1)
+        made.append(Cell(f"dissimilarity-{draw}", dissimilar, (apart,), 0.4))
+        made += [_steps(m, s, draw) for m in MIXED for s in STEPS_TRIED if s != STEPS]
+        # Figure 11: three times 2-way transfer's step size.
+        made += [
+            Cell(f"{m}_faster-{draw}", run, (settings_of(m, draw, rate=3 * RATE[TWO_WAY]),), 0.6)
+            for m in (PARALLEL, ONE_WAY)
+        ]
+    return made
+
+
+def _steps(method: str, steps: int, draw: int) -> Cell:
+    made = settings_of(method, draw, steps=steps, rate=RATE[method] * STEPS / steps)
+    return Cell(f"{method}_steps{steps}-{draw}", run, (made,), minutes=0.6)
+
+
+def chosen(found: Found, method: str) -> float | None:
+    """The step size with the best accuracy on validation data, of those that were run."""
+    there = [r for r in RATES if f"search-{method}-{r:g}" in found]
+    return max(
+        there, key=lambda r: found[f"search-{method}-{r:g}"]["accuracy"][-1] or 0, default=None
+    )
+
+
+def ends(found: Found, names: Sequence[str], field: str = "accuracy") -> dict[str, list[float]]:
+    """The last value of each draw."""
+    return {n: [curve[-1] for curve in runs.draws(found, n, field)] for n in names}
+
+
+def areas(found: Found, names: Sequence[str], field: str = "loss") -> dict[str, list[float]]:
+    """The mean over all rounds of each draw."""
+    return {n: [runs.mean(curve) for curve in runs.draws(found, n, field)] for n in names}
+
+
+def _row(what: tuple[str, str, str], told: str, verdict: Verdict, why: str = "") -> Row:
+    return Row(*what, told, SCALE, DATA, verdict, why) if told else Row(*what)
+
+
+def rows(found: Found) -> list[Row]:
+    """Figures 1, 2, 4, 5, 10, 11 and 13, and table 4."""
+    return [
+        _mixture(found),
+        _alike(found),
+        *_dissimilarity(found),
+        *(_source(found, source) for source in SOURCES),
+        _trade(found),
+        _faster(found),
+        _forgets(found),
+    ]
+
+
+def _mixture(found: Found) -> Row:
+    """Order agrees where the three are within `NEAR` of the oracle and federated training alone is not."""
+    last = ends(found, METHODS)
+    what = (
+        "figure 1",
+        "language model, accuracy on both sources at the end",
+        "the three and the oracle 0.66, federated only 0.60",
+    )
+    if not all(last[m] for m in (FEDERATED, *MIXED, ORACLE)):
+        return Row(*what)
+    oracle = runs.mean(last[ORACLE])
+    behind = [NAMES[m] for m in MIXED if runs.mean(last[m]) < oracle - NEAR]
+    below = runs.mean(last[FEDERATED]) < oracle - NEAR
+    verdict = Verdict.ORDER if below and not behind else Verdict.DISAGREES
+    why = f"More than {NEAR} behind the oracle: {', '.join(behind)}. " if behind else ""
+    if not below:
+        gap = oracle - runs.mean(last[FEDERATED])
+        why += f"Federated training alone is {gap:.3f} behind; what it loses is on Wikipedia (figure 5)."
+    return _row(what, runs.of_methods(last), verdict, why.strip())
+
+
+def _alike(found: Found) -> Row:
+    """Order agrees where the mean losses of the three are within 3 % of each other."""
+    area = areas(found, MIXED)
+    what = ("figure 2", "language model, loss by round", "all three converge the same")
+    if not all(area.values()):
+        return Row(*what)
+    means = {m: runs.mean(v) for m, v in area.items()}
+    same = max(means.values()) < 1.03 * min(means.values())
+    slowest = max(means, key=lambda m: means[m])
+    why = "" if same else f"{NAMES[slowest]} is behind."
+    told = f"mean loss of all rounds: {runs.of_methods(area)}"
+    return _row(what, told, Verdict.ORDER if same else Verdict.DISAGREES, why)
+
+
+def _dissimilarity(found: Found) -> list[Row]:
+    values = runs.values_of(found, "dissimilarity")
+    table = runs.dissimilarity_row(values, "language model", PAPER, scale=SCALE, data=DATA)
+    return [table, runs.dissimilarity_curves(values, "language model", table)]
+
+
+def _source(found: Found, source: str) -> Row:
+    """Order agrees where all three beat federated training alone on Wikipedia; on posts, are within 0.03."""
+    last = ends(found, METHODS, f"{source}_accuracy")
+    own = source == "posts"
+    what = (
+        "figure 5",
+        f"language model, accuracy on {source} alone, which the {'clients have' if own else 'server has'}",
+        "federated only as good as the three" if own else "the three ahead of federated only",
+    )
+    if not all(last[m] for m in (FEDERATED, *MIXED)):
+        return Row(*what)
+    alone = runs.mean(last[FEDERATED])
+    right = all(
+        abs(runs.mean(last[m]) - alone) < 0.03 if own else runs.mean(last[m]) > alone + NEAR
+        for m in MIXED
+    )
+    return _row(what, runs.of_methods(last), Verdict.ORDER if right else Verdict.DISAGREES)
+
+
+def _trade(found: Found) -> Row:
+    """Order agrees where more and smaller steps never have a higher mean loss by over a hundredth of it."""
+    what = (
+        "figure 10",
+        "language model, more steps of a smaller size: mean loss of all rounds",
+        "more and smaller steps never hurt, and often help",
+    )
+    by = {
+        m: {s: areas(found, [n])[n] for s in STEPS_TRIED for n in [_steps_name(m, s)]}
+        for m in MIXED
+    }
+    if not all(value for one in by.values() for value in one.values()):
+        return Row(*what)
+    hurt = [
+        f"{NAMES[m]} from K = {a} to {b}"
+        for m, one in by.items()
+        for a, b in itertools.pairwise(STEPS_TRIED)
+        if not runs.mean(one[b]) <= 1.01 * runs.mean(one[a])
+    ]
+    told = "; ".join(
+        f"{NAMES[m]} {' / '.join(f'K = {s}: {runs.told(v)}' for s, v in one.items())}"
+        for m, one in by.items()
+    )
+    why = f"It hurts {', '.join(hurt)}." if hurt else ""
+    return _row(what, told, Verdict.DISAGREES if hurt else Verdict.ORDER, why)
+
+
+def _steps_name(method: str, steps: int) -> str:
+    return method if steps == STEPS else f"{method}_steps{steps}"
+
+
+def _faster(found: Found) -> Row:
+    """Order agrees where the three end within 0.02 of each other."""
+    names = {f"{PARALLEL}_faster": PARALLEL, f"{ONE_WAY}_faster": ONE_WAY, TWO_WAY: TWO_WAY}
+    last = ends(found, list(names))
+    what = (
+        "figure 11",
+        "language model, parallel training and 1-way transfer with three times 2-way's step size: accuracy",
+        "a little faster early, the same at the end",
+    )
+    if not all(last.values()):
+        return Row(*what)
+    means = [runs.mean(v) for v in last.values()]
+    same = bool(max(means) - min(means) < 0.02)
+    told = runs.of_methods({names[n]: v for n, v in last.items()})
+    return _row(what, told, Verdict.ORDER if same else Verdict.DISAGREES)
+
+
+def _forgets(found: Found) -> Row:
+    """Order agrees where both orders lose accuracy on their first source after the switch, and parallel
+    training is better on both sources together than either."""
+    what = (
+        "figure 13",
+        "transfer learning, switched in the middle: accuracy on both sources at the end",
+        "the source trained on first is forgotten; parallel training is ahead",
+    )
+    last = ends(found, [*TRANSFERS, PARALLEL])
+    if not all(last.values()):
+        return Row(*what)
+    lost = {}
+    for method, source in ((FIRST_CENTRAL, "wikipedia"), (FIRST_FEDERATED, "posts")):
+        curves = np.array(runs.draws(found, method, f"{source}_accuracy"), float).mean(0)
+        half = len(curves) // 2
+        lost[source] = float(curves[half - 1] - curves[-1])
+    ahead = all(runs.mean(last[PARALLEL]) > runs.mean(last[m]) for m in TRANSFERS)
+    forgets = all(value > NEAR for value in lost.values())
+    told = runs.of_methods({(TRANSFERS | NAMES)[m]: values for m, values in last.items()})
+    why = (
+        f"Accuracy lost after the switch: {', '.join(f'{v:.3f} on {s}' for s, v in lost.items())}."
+    )
+    return _row(what, told, Verdict.ORDER if ahead and forgets else Verdict.DISAGREES, why)
+
+
+def table(found: Found) -> str:
+    """Accuracy on each source, and what the search gave."""
+    lines = [
+        "| method | step size | posts | wikipedia | both, 3 to 1 | loss of both |",
+        "|---" * 6 + "|",
+    ]
+    for method in (*METHODS, *TRANSFERS):
+        if runs.draws(found, method, "accuracy"):
+            fields = ("posts_accuracy", "wikipedia_accuracy", "accuracy", "loss")
+            told = [runs.told(ends(found, [method], field)[method]) for field in fields]
+            rate = f"{RATE.get(method, RATE[PARALLEL]):g}"
+            lines.append(f"| {(TRANSFERS | NAMES)[method]} | {rate} | {' | '.join(told)} |")
+    there = [m for m in MIXED if chosen(found, m) is not None]
+    if there:
+        lines += [
+            "",
+            f"Accuracy on validation data after {SEARCH_ROUNDS} rounds, by step size:",
+            "",
+        ]
+        lines += ["| method | " + " | ".join(f"{r:g}" for r in RATES) + " |", "|---" * 5 + "|"]
+        for m in there:
+            values = [found.get(f"search-{m}-{r:g}") for r in RATES]
+            told = ["not run" if v is None else runs.told([v["accuracy"][-1]]) for v in values]
+            lines.append(f"| {NAMES[m]} | {' | '.join(told)} |")
+        other = [f"{NAMES[m]} {chosen(found, m):g}" for m in there if chosen(found, m) != RATE[m]]
+        if other:
+            lines += ["", f"The search prefers other step sizes than were run: {', '.join(other)}."]
+    return "\n".join(lines)
+
+
+def figure(found: Found, path: Path) -> None:
+    """Accuracy on both sources, on each, and with transfer learning."""
+    with figures.panels(path, 4, most=2) as axes:
+        fields = ("accuracy", "posts_accuracy", "wikipedia_accuracy", "accuracy")
+        titles = ("figure 1b: both", "figure 5a: posts", "figure 5b: Wikipedia", "figure 13")
+        for axis, field, title in zip(axes, fields, titles, strict=True):
+            shown = METHODS if title != "figure 13" else (PARALLEL, *TRANSFERS)
+            for method in shown:
+                names = [n for n in sorted(found) if n.rpartition("-")[0] == method]
+                if names:
+                    values = np.array([found[n][field] for n in names], float).mean(0)
+                    look = {} if method in TRANSFERS else runs.style(method)
+                    label = (TRANSFERS | NAMES)[method]
+                    axis.plot(found[names[0]]["rounds"], values, label=label, **look)
+            axis.set(title=title, xlabel="round", ylabel="accuracy", ylim=(0.2, None))
+            if axis.lines and field == "accuracy":
+                axis.legend(fontsize="x-small")
+
+
+STUDY = Study(
+    "mixed/text",
+    "Posts on clients, Wikipedia at the server: the next character",
+    needs=(),
+    searched="the step size of each mixed method, 1, 2, 4 and 8, by accuracy on validation authors and "
+    f"articles after {SEARCH_ROUNDS} rounds of the first draw; the others have parallel training's. "
+    "Gradients are not clipped; the paper clips them.",
+    cells=cells,
+    rows=rows,
+    table=table,
+    figure=figure,
+)
