@@ -15,6 +15,8 @@ NAMES: tuple[str, ...] = (
     "feddyn/figure1",
     "feddyn/figure2",
     "feddyn/figure3",
+    "fedpvr/rates",
+    "fedpvr/table2",
 )
 
 
