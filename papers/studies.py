@@ -17,6 +17,9 @@ NAMES: tuple[str, ...] = (
     "feddyn/figure3",
     "fedpvr/rates",
     "fedpvr/table2",
+    "fedpvr/drift",
+    "fedpvr/conformal",
+    "fedpvr/first_layer",
 )
 
 

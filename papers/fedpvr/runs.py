@@ -169,12 +169,8 @@ def run(values: Settings, *, asked: Asked, folder: Path) -> dict[str, Any]:
     done = hf.simulate(
         made, rounds=values["rounds"], checkpoint=hf.Checkpoint(folder, every=5), progress=False
     )
-    found: dict[str, Any] = {"accuracy": rounded(done.history["accuracy"])}
-    if values["method"] != "centralised":
-        for what, every in (("drift_diversity", 1), ("cka", CKA_EVERY)):
-            found[what] = {
-                n: rounded(done.history[f"{what}/{n}"][every - 1 :: every]) for n in LAYERS
-            }
+    layers = () if values["method"] == "centralised" else LAYERS
+    found = measurements(done.history, layers)
     sure, unsure = (
         np.asarray(model.predict(done.params, part)) for part in (data.held_out, data.test)
     )
@@ -182,6 +178,14 @@ def run(values: Settings, *, asked: Asked, folder: Path) -> dict[str, Any]:
         known = hf.conformal.calibrate(sure, data.held_out.y)
         sets = hf.conformal.curve(known, unsure, data.test.y, KAPPAS)
         found["sets"] = {name: rounded(np.array(of)) for name, of in sets.items()}
+    return found
+
+
+def measurements(history: hf.History, layers: Sequence[str]) -> dict[str, Any]:
+    """Accuracy over rounds, and drift diversity and CKA by layer."""
+    found: dict[str, Any] = {"accuracy": rounded(history["accuracy"])}
+    for what, every in (("drift_diversity", 1), ("cka", CKA_EVERY)) if layers else ():
+        found[what] = {n: rounded(history[f"{what}/{n}"][every - 1 :: every]) for n in layers}
     return found
 
 
