@@ -20,6 +20,8 @@ NAMES: tuple[str, ...] = (
     "fedpvr/drift",
     "fedpvr/conformal",
     "fedpvr/first_layer",
+    "fedpvr/resnet8",
+    "fedpvr/splits",
 )
 
 

@@ -95,7 +95,7 @@ def cell(setting: Setting, run: str, seed: int, quick: bool = False) -> Cell:
     given = {"method": method, "concentration": concentration, "draw": seed, **setting.of}
     if quick:
         given |= {"rounds": runs.CKA_EVERY, "epochs": 1}
-    return Cell(name, elsewhere, (given, list(setting.layers)), 0.5)
+    return Cell(name, elsewhere, (given,), 0.5)
 
 
 def cells(asked: Asked) -> list[Cell]:
@@ -126,9 +126,7 @@ def taken(values: Settings, asked: Asked, folder: Path) -> dict[str, Any]:
     return runs.run(values, asked=asked, folder=folder)
 
 
-def elsewhere(
-    values: Settings, layers: Sequence[str], *, asked: Asked, folder: Path
-) -> dict[str, Any]:
+def elsewhere(values: Settings, *, asked: Asked, folder: Path) -> dict[str, Any]:
     """The same on digits or MNIST, with a perceptron or a smaller convolutional network."""
     digits = values["data"] == "digits"
     data = hf.data.digits() if digits else hf.data.mnist(folder=asked.data)
@@ -163,7 +161,7 @@ def elsewhere(
         checkpoint=hf.Checkpoint(folder, every=5),
         progress=False,
     )
-    return runs.measurements(done.history, layers)
+    return runs.measurements(done.history)
 
 
 # What is told of it.

@@ -19,7 +19,7 @@ CONCENTRATIONS = (0.1, 0.5)
 RATES = (0.003, 0.01, 0.03, 0.1, 0.3)
 BEGIN = 1
 MUS = (0.1, 0.5, 1.0)
-ROUNDS = 12
+ROUNDS = 8
 # Of the network on the data, VGG-11 in table C.1; FedProx has none there.
 PAPER = {
     0.1: {"fedavg": 0.05, "scaffold": 0.05, "fedpvr": 0.05},
@@ -73,7 +73,7 @@ def searched(values: Settings, *, asked: Asked, folder: Path) -> dict[str, Any]:
 
 def validated(values: Settings, rate: float, mu: float, asked: Asked) -> float:
     """Accuracy on the images kept out of training, over the last three rounds."""
-    data = runs.pictures(values["draw"], values["images"], values["test_images"], asked)
+    data = runs.pictures_of(values, asked)
     given = {**values, "rate": rate, "mu": mu}
     made, _ = runs.experiment(given, data.train, [hf.evaluate.on(data.held_out)])
     done = hf.simulate(made, rounds=values["rounds"], progress=False)

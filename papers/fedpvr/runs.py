@@ -25,14 +25,18 @@ SCALE = (
 )
 DATA = "CIFAR-10, of its first 10,000 training images 2,000 each draw, 5,000 test images"
 Settings = dict[str, Any]
-# Of the network below. FedPVR corrects its dense layers, as the paper does in VGG-11.
+# By network, its layers. FedPVR corrects the CNN's dense ones, as the paper does in VGG-11; of ResNet-8 the last.
 LAYERS = ("convolution_0", "convolution_1", "convolution_2", "dense_0", "classifier")
 DENSE = 3
+BLOCKS = tuple(f"stage_{k}_block_0" for k in range(3))
+NETWORKS = {"cnn": (LAYERS, DENSE), "resnet8": (("convolution_0", "norm_0", *BLOCKS, "classifier"), 5)}
 CALIBRATION = 2000  # images kept out of training: to choose rates with, and to calibrate with
 CKA_EVERY = 5  # rounds
 KAPPAS = tuple(round(0.02 * k, 2) for k in range(1, 36))
 SETTINGS: Mapping[str, Any] = {
-    "rounds": 30,
+    "network": "cnn",
+    "side": 16,
+    "rounds": 20,
     "images": 2000,
     "test_images": 5000,
     "epochs": 10,
@@ -80,13 +84,13 @@ class Pictures:
     test: hf.Examples
 
 
-def pictures(draw: int, images: int, test_images: int, asked: Asked) -> Pictures:
-    """CIFAR-10 at half its width and height, others for training in every draw; digits if it is quick."""
+def pictures(draw: int, images: int, test_images: int, asked: Asked, side: int = 16) -> Pictures:
+    """CIFAR-10, of this width, others for training in every draw; digits if it is quick."""
     if asked.quick:
         digits = hf.data.digits()
         seen, unseen, held = _square(digits.train), _square(digits.test), 100
     else:
-        seen, unseen = _halved(asked.data)
+        seen, unseen = _smaller(asked.data, side)
         held = CALIBRATION
     order = np.random.default_rng(draw).permutation(len(seen.y))
     if images + held > len(order):
@@ -98,16 +102,23 @@ def pictures(draw: int, images: int, test_images: int, asked: Asked) -> Pictures
     )
 
 
+def pictures_of(values: Settings, asked: Asked) -> Pictures:
+    """Those that a cell is called with."""
+    return pictures(
+        values["draw"], values["images"], values["test_images"], asked, values["side"]
+    )
+
+
 def _square(examples: hf.Examples) -> hf.Examples:
     return hf.Examples(np.asarray(examples.x, np.float32).reshape(-1, 8, 8, 1), examples.y)
 
 
 @functools.cache
-def _halved(folder: Path) -> tuple[hf.Examples, hf.Examples]:
-    """Each pixel the mean of four."""
-    read = hf.data.cifar10(batches=1, normalise=True, folder=folder)
+def _smaller(folder: Path, side: int) -> tuple[hf.Examples, hf.Examples]:
+    """Each pixel the mean of those it stands for."""
+    read, by = hf.data.cifar10(batches=1, normalise=True, folder=folder), 32 // side
     seen, unseen = (
-        hf.Examples(part.x.reshape(-1, 16, 2, 16, 2, 3).mean((2, 4)), part.y)
+        hf.Examples(part.x.reshape(-1, side, by, side, by, 3).mean((2, 4)), part.y)
         for part in (read.train, read.test)
     )
     return seen, unseen
@@ -121,10 +132,14 @@ def experiment(
     values: Settings, train: hf.Examples, evaluate: Sequence[Any]
 ) -> tuple[hf.Experiment, hf.Model]:
     """The run with these settings, and its model without the changes of pictures."""
-    plain = hf.models.cnn(
-        10, values["channels"], values["dense"], kernel=3, padding="SAME", init="torch"
+    channels, dense = values["channels"], values["dense"]
+    plain = (
+        hf.models.resnet8(10, init="torch")
+        if values["network"] == "resnet8"
+        else hf.models.cnn(10, channels, dense, kernel=3, padding="SAME", init="torch")
     )
-    model = hf.models.augmented(plain, crop=2, crop_probability=1.0)
+    # The authors' code moves pictures by an eighth of their width, too.
+    model = hf.models.augmented(plain, crop=values["side"] // 8, crop_probability=1.0)
     split = hf.data.partition.dirichlet_by_class(
         train,
         values["clients"],
@@ -133,7 +148,8 @@ def experiment(
         # As the authors' code does.
         equal_sizes=True,
     )
-    method, corrected = values["method"], LAYERS[values.get("first", DENSE) :]
+    layers, first = NETWORKS[values["network"]]
+    method, corrected = values["method"], layers[values.get("first", first) :]
     algorithm = {
         "fedavg": hf.algorithms.fedavg,
         "fedprox": lambda: hf.algorithms.fedprox(mu=values["mu"]),
@@ -142,7 +158,7 @@ def experiment(
         "centralised": hf.algorithms.centralised,
     }[method]()
     # Appendix C.1: momentum on what is not variance-reduced. Section 5.1: none where data are in one place.
-    still = method in ("scaffold", "centralised") or len(corrected) == len(LAYERS)
+    still = method in ("scaffold", "centralised") or len(corrected) == len(layers)
     local = hf.Local(
         values["rate"],
         epochs=values["epochs"],
@@ -161,16 +177,18 @@ def run(values: Settings, *, asked: Asked, folder: Path) -> dict[str, Any]:
 
     A curve has None where training has diverged.
     """
-    data = pictures(values["draw"], values["images"], values["test_images"], asked)
+    data = pictures_of(values, asked)
     watched: list[Any] = [hf.evaluate.on(data.test)]
     if values["method"] != "centralised":
-        watched += [hf.diagnose.drift(), hf.diagnose.cka(data.test, every=CKA_EVERY)]
+        watched.append(hf.diagnose.drift())
+        # The layers of a block have no names of their own there.
+        if values["network"] == "cnn":
+            watched.append(hf.diagnose.cka(data.test, every=CKA_EVERY))
     made, model = experiment(values, data.train, watched)
     done = hf.simulate(
         made, rounds=values["rounds"], checkpoint=hf.Checkpoint(folder, every=5), progress=False
     )
-    layers = () if values["method"] == "centralised" else LAYERS
-    found = measurements(done.history, layers)
+    found = measurements(done.history)
     sure, unsure = (
         np.asarray(model.predict(done.params, part)) for part in (data.held_out, data.test)
     )
@@ -181,11 +199,16 @@ def run(values: Settings, *, asked: Asked, folder: Path) -> dict[str, Any]:
     return found
 
 
-def measurements(history: hf.History, layers: Sequence[str]) -> dict[str, Any]:
-    """Accuracy over rounds, and drift diversity and CKA by layer."""
+def measurements(history: hf.History) -> dict[str, Any]:
+    """Accuracy over rounds, and drift diversity and CKA by layer, of what was measured."""
     found: dict[str, Any] = {"accuracy": rounded(history["accuracy"])}
-    for what, every in (("drift_diversity", 1), ("cka", CKA_EVERY)) if layers else ():
-        found[what] = {n: rounded(history[f"{what}/{n}"][every - 1 :: every]) for n in layers}
+    for what, every in (("drift_diversity", 1), ("cka", CKA_EVERY)):
+        columns = [name for name in history.columns if name.startswith(f"{what}/")]
+        if columns:
+            found[what] = {
+                name.removeprefix(f"{what}/"): rounded(history[name][every - 1 :: every])
+                for name in columns
+            }
     return found
 
 
