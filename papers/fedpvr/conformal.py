@@ -71,7 +71,14 @@ def rows(found: Found) -> list[Row]:
     what = "CIFAR-10, VGG-11, Dirichlet 0.1: mean size of sets that cover as much as the centralised accuracy"
     promised = "CIFAR-10, Dirichlet 0.1: coverage of sets that may miss 10 %"
     return [
-        _row("figure 3", what, PAPER, runs.told(sizes, "{:.2f}"), _sizes(compared), runs.said(compared)),
+        _row(
+            "figure 3",
+            what,
+            PAPER,
+            runs.told(sizes, "{:.2f}"),
+            _sizes(compared),
+            runs.said(compared),
+        ),
         _row(
             "figure 3",
             promised,
@@ -121,7 +128,9 @@ def covered(found: Found) -> dict[str, list[float]]:
 
 def table(found: Found) -> str:
     """Coverage and size at a promise of 90 %, and size at the centralised accuracy."""
-    lines = ["| method | coverage of 90 % sets | their mean size | size at the centralised accuracy |"]
+    lines = [
+        "| method | coverage of 90 % sets | their mean size | size at the centralised accuracy |"
+    ]
     lines.append("|---|---|---|---|")
     coverage, size, needed = covered(found), at(found, "size"), enough(found)
     for method in (*METHODS, CENTRALISED):

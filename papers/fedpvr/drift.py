@@ -133,9 +133,7 @@ def elsewhere(values: Settings, *, asked: Asked, folder: Path) -> dict[str, Any]
     few = values["images"]
     train = hf.Examples(data.train.x[:few], data.train.y[:few])
     if values["channels"]:
-        model = hf.models.cnn(
-            10, values["channels"], values["dense"], kernel=3, padding="SAME"
-        )
+        model = hf.models.cnn(10, values["channels"], values["dense"], kernel=3, padding="SAME")
     else:
         model = hf.models.mlp(values["dense"], classes=10)
     split = hf.data.partition.dirichlet_by_class(
@@ -213,7 +211,13 @@ def _scale(setting: Setting) -> tuple[str, str]:
 
 
 def _row(
-    setting: Setting, place: str, what: str, paper: str, ours: str, holds: Sequence[bool], why: str = ""
+    setting: Setting,
+    place: str,
+    what: str,
+    paper: str,
+    ours: str,
+    holds: Sequence[bool],
+    why: str = "",
 ) -> Row:
     """Agrees in order if it holds on every draw; nothing was run if there is none."""
     if not holds:
@@ -269,9 +273,7 @@ def _methods(found: Found) -> list[Row]:
         means = {run: float(np.mean(values[:count, which])) for run, values in by.items()}
         return " / ".join(f"{TITLES[run]} {value:.3f}" for run, value in means.items())
 
-    classifier = list(
-        (fedavg[:, last] > scaffold[:, last]) & (scaffold[:, last] > fedpvr[:, last])
-    )
+    classifier = list((fedavg[:, last] > scaffold[:, last]) & (scaffold[:, last] > fedpvr[:, last]))
     features = list(fedpvr[:, early].mean(axis=1) > scaffold[:, early].mean(axis=1))
     both = "Figure 4 is of ResNet-8 on CIFAR-100 at 1.0, C.3 of VGG-11 at 0.1."
     return [

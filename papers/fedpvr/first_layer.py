@@ -14,7 +14,7 @@ from holdfast.engine.simulation import chosen_mask
 from holdfast.models.layers import layers
 from papers import figures
 from papers.fedpvr import runs
-from papers.study import Asked, Cell, Found, Row, Study, Verdict
+from papers.study import Asked, Cell, Found, Row, Study
 
 SPLITS = 3
 LAST = 3  # rounds over whose mean an accuracy is taken
@@ -48,9 +48,7 @@ class Setting:
     @property
     def local(self) -> hf.Local:
         """What a client does in a round."""
-        return hf.Local(
-            self.rate, epochs=self.epochs, steps=self.steps, batch_size=self.batch_size
-        )
+        return hf.Local(self.rate, epochs=self.epochs, steps=self.steps, batch_size=self.batch_size)
 
 
 FEW: dict[str, Any] = {"clients": 20, "taking_part": 4}
@@ -166,7 +164,7 @@ RULES: dict[str, Callable[[Sequence[float], int], int]] = {
     "averaging keeps less than half": suggested,
     "less than a third": lambda d, n: ending([n * x > 3 for x in d]),
     "half of the greatest": lambda d, n: ending([x >= max(d) / 2 for x in d]),
-    "above the median": lambda d, n: ending([x > np.median(d) for x in d]),
+    "above the median": lambda d, n: ending([bool(x > np.median(d)) for x in d]),
     "the largest step": _largest_step,
     "the last layer": lambda d, n: len(d) - 1,
     "SCAFFOLD": lambda d, n: 0,
@@ -203,7 +201,7 @@ def rows(found: Found) -> list[Row]:
 
 
 def _row(found: Found, name: str) -> Row:
-    what = f"accuracy by the layer where variance reduction begins: in the paper VGG-11 on CIFAR-100, here {name}"
+    what = f"accuracy by where variance reduction begins: in the paper VGG-11 on CIFAR-100, here {name}"
     kept = splits(found, name)
     if not kept:
         return Row("figure 5", what, PAPER)
@@ -229,7 +227,11 @@ def _row(found: Found, name: str) -> Row:
             "mnist": "MNIST, 3,000 and 2,000 images",
         }[given.data],
         verdict,
-        " ".join(f"{how.capitalize()}: {a} before {b}." for (a, b), how in compared.items() if how != "same"),
+        " ".join(
+            f"{how.capitalize()}: {a} before {b}."
+            for (a, b), how in compared.items()
+            if how != "same"
+        ),
     )
 
 
@@ -269,7 +271,9 @@ def figure(found: Found, path: Path) -> None:
         for axis, name in zip(axes, there, strict=True):
             kept = splits(found, name)
             for split, one in enumerate(kept):
-                axis.plot(100 * np.array(one["ends"]), marker="o", linewidth=1, label=f"split {split}")
+                axis.plot(
+                    100 * np.array(one["ends"]), marker="o", linewidth=1, label=f"split {split}"
+                )
             names = [*kept[0]["layers"], "none"]
             axis.set_xticks(range(len(names)), names, rotation=45, ha="right", fontsize="x-small")
             axis.set(title=name, ylabel="accuracy in %")
@@ -280,8 +284,8 @@ STUDY = Study(
     "fedpvr/first_layer",
     "Where variance reduction should begin: from every layer on, and rules that see drift alone",
     needs=("cifar10", "mnist"),
-    searched="the first masked layer, over all layers, by test accuracy: it is what is asked. Step sizes are the "
-    "same for all, and no layer has momentum.",
+    searched="the first masked layer, over all layers, by test accuracy: it is what is asked. Step sizes are "
+    "the same for all, and no layer has momentum.",
     cells=cells,
     rows=rows,
     table=table,

@@ -126,9 +126,7 @@ def table(found: Found) -> str:
     lines.append("|---" * (len(RATES) + 3) + "|")
     for name, values in found.items():
         method, _, concentration = name.partition("-")
-        by = {
-            p["rate"]: 100 * p["accuracy"] for p in values["points"] if p["mu"] == MUS[0]
-        }
+        by = {p["rate"]: 100 * p["accuracy"] for p in values["points"] if p["mu"] == MUS[0]}
         told = [
             (f"**{by[r]:.1f}**" if r == values["rate"] else f"{by[r]:.1f}") if r in by else ""
             for r in RATES
@@ -154,9 +152,10 @@ STUDY = Study(
     "fedpvr/rates",
     "The learning rate of each method on CIFAR-10, by images nobody trains on",
     needs=("cifar10",),
-    searched=f"the rates in the table, from {RATES[BEGIN]:g} up and down as long as it gets better, by the "
-    f"accuracy on {runs.CALIBRATION} images kept out of training, over the last three of {ROUNDS} rounds, on a "
-    f"draw of data that no other study has; FedProx's mu {', '.join(f'{m:g}' for m in MUS)} at its best rate.",
+    searched=f"the rates in the table, from {RATES[BEGIN]:g} up and down as long as it gets better, by "
+    f"the accuracy on {runs.CALIBRATION} images kept out of training, over the last three of {ROUNDS} "
+    f"rounds, on a draw of data that no other study has; FedProx's mu {', '.join(f'{m:g}' for m in MUS)} at its "
+    "best rate.",
     cells=cells,
     rows=rows,
     table=table,

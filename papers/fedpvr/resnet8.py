@@ -14,7 +14,7 @@ from papers.study import Asked, Cell, Found, Row, Study, Verdict
 DRAWS = (0, 1, 2)
 CONCENTRATION = 0.1
 ROUNDS = 12
-# Rates are the paper's, table C.1; batches are so large that a pass over a client's 200 pictures is two steps.
+# Rates are the paper's, table C.1; a pass over a client's 200 pictures is two steps.
 OWN: Mapping[str, Any] = {
     "network": "resnet8",
     "side": 32,
@@ -75,7 +75,7 @@ def rows(found: Found) -> list[Row]:
     return [
         _row(
             "table 2",
-            "CIFAR-10, ResNet-8, Dirichlet 0.1: rounds to a target (in the paper 66 %, here what FedAvg ends with)",
+            "CIFAR-10, ResNet-8, Dirichlet 0.1: rounds to a target (in the paper 66 %, here FedAvg's end)",
             " / ".join(f"{NAMES[m]} {n:.0f}" for m, n in ROUNDS_TO.items()),
             runs.told(counted, "{:.0f}", ROUNDS),
             faster,
@@ -89,7 +89,7 @@ def rows(found: Found) -> list[Row]:
         ),
         _row(
             "figure 4",
-            "ResNet-8: drift diversity of the classifier, in the paper CIFAR-100 at 1.0, here CIFAR-10 at 0.1",
+            "ResNet-8: drift diversity of the classifier, in the paper CIFAR-100, here CIFAR-10 at 0.1",
             "FedAvg above SCAFFOLD above FedPVR",
             runs.told(drifts(found), "{:.3f}"),
             runs.pairs({"fedavg": 2.0, "scaffold": 1.0, "fedpvr": 0.0}, drifts(found), 0.05),

@@ -25,11 +25,15 @@ SCALE = (
 )
 DATA = "CIFAR-10, of its first 10,000 training images 2,000 each draw, 5,000 test images"
 Settings = dict[str, Any]
-# By network, its layers. FedPVR corrects the CNN's dense ones, as the paper does in VGG-11; of ResNet-8 the last.
+# By network, its layers. FedPVR corrects the CNN's dense ones, as the paper does in VGG-11, and the last
+# of ResNet-8.
 LAYERS = ("convolution_0", "convolution_1", "convolution_2", "dense_0", "classifier")
 DENSE = 3
 BLOCKS = tuple(f"stage_{k}_block_0" for k in range(3))
-NETWORKS = {"cnn": (LAYERS, DENSE), "resnet8": (("convolution_0", "norm_0", *BLOCKS, "classifier"), 5)}
+NETWORKS = {
+    "cnn": (LAYERS, DENSE),
+    "resnet8": (("convolution_0", "norm_0", *BLOCKS, "classifier"), 5),
+}
 CALIBRATION = 2000  # images kept out of training: to choose rates with, and to calibrate with
 CKA_EVERY = 5  # rounds
 KAPPAS = tuple(round(0.02 * k, 2) for k in range(1, 36))
@@ -104,9 +108,7 @@ def pictures(draw: int, images: int, test_images: int, asked: Asked, side: int =
 
 def pictures_of(values: Settings, asked: Asked) -> Pictures:
     """Those that a cell is called with."""
-    return pictures(
-        values["draw"], values["images"], values["test_images"], asked, values["side"]
-    )
+    return pictures(values["draw"], values["images"], values["test_images"], asked, values["side"])
 
 
 def _square(examples: hf.Examples) -> hf.Examples:
@@ -254,9 +256,7 @@ def mean(values: Sequence[float], form: str = "{:.1f}", most: int | None = None)
     return f"{text} ({draws})"
 
 
-def pairs(
-    paper: Mapping[str, float], found: Numbers, apart: float
-) -> dict[tuple[str, str], str]:
+def pairs(paper: Mapping[str, float], found: Numbers, apart: float) -> dict[tuple[str, str], str]:
     """For every two methods that the paper tells apart, the one it has ahead first: what is so here.
 
     Greater is ahead. They are a tie here where the mean difference of the same draws is not beyond its
@@ -300,7 +300,9 @@ def said(compared: Mapping[tuple[str, str], str]) -> str:
         ("opposite", "The other way round here: {}."),
         ("tie", "Not told apart: {}."),
     ):
-        those = [f"{NAMES[a]} before {NAMES[b]}" for (a, b), value in compared.items() if value == how]
+        those = [
+            f"{NAMES[a]} before {NAMES[b]}" for (a, b), value in compared.items() if value == how
+        ]
         if those:
             parts.append(words.format(", ".join(those)))
     return " ".join(parts)
@@ -312,7 +314,9 @@ def missing(found: Numbers, methods: Sequence[str] = METHODS) -> str:
     return f"Not run yet: {', '.join(names)}." if names else ""
 
 
-def of(found: Found, name: str, methods: Sequence[str], draws: Sequence[int]) -> dict[str, list[Any]]:
+def of(
+    found: Found, name: str, methods: Sequence[str], draws: Sequence[int]
+) -> dict[str, list[Any]]:
     """What cells called `name-method-draw` returned, by method."""
     return {
         m: [found[cell] for d in draws if (cell := f"{name}-{m}-{d}") in found] for m in methods

@@ -37,7 +37,7 @@ def cells(asked: Asked) -> list[Cell]:
 def divided(
     classes: int, each: int, concentration: float, draw: int, *, asked: Asked, folder: Path
 ) -> dict[str, Any]:
-    """Images of each class at each client, as Dirichlet gives them and cut again as the authors' code does."""
+    """Images of each class at each client, as drawn, and cut again as the authors' code does."""
     labels = np.repeat(np.arange(classes), each)
     labels = np.random.default_rng(draw).permutation(labels).astype(np.int32)
     nothing = hf.Examples(np.zeros((len(labels), 1), np.float32), labels)
@@ -79,7 +79,9 @@ def _row(found: Found, data: str) -> Row:
     if not all(each.values()):
         return Row("figure C.1", what, SAID[data])
     means = {of: float(np.mean(values)) for of, values in each.items()}
-    told = [f"{c:g}: {means[c, 'drawn']:.1f}, cut again {means[c, 'cut']:.1f}" for c in concentrations]
+    told = [
+        f"{c:g}: {means[c, 'drawn']:.1f}, cut again {means[c, 'cut']:.1f}" for c in concentrations
+    ]
     rising = [means[c, "cut"] for c in concentrations]
     holds = rising == sorted(rising)
     if data == "CIFAR-10":

@@ -17,7 +17,7 @@ from papers.study import Asked, Cell, Found, Row, Study, Verdict
 
 DRAWS = (0, 1, 2)
 CONCENTRATIONS = (0.1, 0.5)
-# CIFAR-10 with VGG-11, in the order of `METHODS`: rounds to 66 % (table 2), per cent after 80 rounds (table 3).
+# CIFAR-10 with VGG-11, in the order of `METHODS`: table 2's rounds to 66 %, table 3's accuracies.
 ROUNDS = {0.1: (55, 52, 39, 27), 0.5: (15, 16, 14, 9)}
 ACCURACY = {0.1: (69.3, 72.1, 74.1, 78.2), 0.5: (80.9, 80.4, 83.5, 84.9)}
 CENTRALISED_ACCURACY = 86.0
@@ -74,7 +74,9 @@ def curves(found: Found, concentration: float) -> dict[str, list[list[float | No
     """Accuracy over rounds of each method, on every draw that was run."""
     by = runs.of(found, f"dirichlet{concentration:g}", METHODS, DRAWS)
     central = [found[name] for d in DRAWS if (name := f"{CENTRALISED}-{d}") in found]
-    return {m: [v["accuracy"] for v in values] for m, values in (*by.items(), (CENTRALISED, central))}
+    return {
+        m: [v["accuracy"] for v in values] for m, values in (*by.items(), (CENTRALISED, central))
+    }
 
 
 def target(found: Found) -> float | None:
@@ -119,8 +121,8 @@ def _rounds_row(found: Found, concentration: float) -> Row:
     goal = f"to {100 * (target(found) or 0):.0f} %: "
     return _row(
         "table 2",
-        f"CIFAR-10, VGG-11, Dirichlet {concentration:g}: rounds to a target (in the paper 66 %, here what FedAvg "
-        "ends with at Dirichlet 0.1)",
+        f"CIFAR-10, VGG-11, Dirichlet {concentration:g}: rounds to a target (in the paper 66 %, here what "
+        "FedAvg ends with at Dirichlet 0.1)",
         " / ".join(f"{NAMES[m]} {n:.0f}" for m, n in paper.items()),
         goal + runs.told(ours, "{:.0f}", LAST),
         compared,
@@ -225,9 +227,7 @@ def figure(found: Found, path: Path) -> None:
             goal = target(found)
             if goal is not None:
                 axis.axhline(100 * goal, color="grey", linewidth=0.5)
-            axis.set(
-                title=f"Dirichlet {concentration:g}", xlabel="rounds", ylabel="accuracy in %"
-            )
+            axis.set(title=f"Dirichlet {concentration:g}", xlabel="rounds", ylabel="accuracy in %")
             axis.legend(fontsize="small")
 
 
