@@ -154,8 +154,8 @@ STUDY = Study(
     needs=("cifar10",),
     searched=f"the rates in the table, from {RATES[BEGIN]:g} up and down as long as it gets better, by "
     f"the accuracy on {runs.CALIBRATION} images kept out of training, over the last three of {ROUNDS} "
-    f"rounds, on a draw of data that no other study has; FedProx's mu {', '.join(f'{m:g}' for m in MUS)} at its "
-    "best rate.",
+    f"rounds, on a draw of data that no other study has; FedProx's mu {', '.join(map(str, MUS))} at its best "
+    "rate.",
     cells=cells,
     rows=rows,
     table=table,
