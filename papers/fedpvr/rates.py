@@ -19,7 +19,7 @@ CONCENTRATIONS = (0.1, 0.5)
 RATES = (0.003, 0.01, 0.03, 0.1, 0.3)
 BEGIN = 1
 MUS = (0.1, 0.5, 1.0)
-ROUNDS = 8
+ROUNDS = 6
 # Of the network on the data, VGG-11 in table C.1; FedProx has none there.
 PAPER = {
     0.1: {"fedavg": 0.05, "scaffold": 0.05, "fedpvr": 0.05},

@@ -40,7 +40,7 @@ KAPPAS = tuple(round(0.02 * k, 2) for k in range(1, 36))
 SETTINGS: Mapping[str, Any] = {
     "network": "cnn",
     "side": 16,
-    "rounds": 20,
+    "rounds": 12,
     "images": 2000,
     "test_images": 5000,
     "epochs": 10,
@@ -136,9 +136,9 @@ def experiment(
     """The run with these settings, and its model without the changes of pictures."""
     channels, dense = values["channels"], values["dense"]
     plain = (
-        hf.models.resnet8(10, init="torch")
+        hf.models.resnet8(10)
         if values["network"] == "resnet8"
-        else hf.models.cnn(10, channels, dense, kernel=3, padding="SAME", init="torch")
+        else hf.models.cnn(10, channels, dense, kernel=3, padding="SAME")
     )
     # The authors' code moves pictures by an eighth of their width, too.
     model = hf.models.augmented(plain, crop=values["side"] // 8, crop_probability=1.0)
