@@ -24,7 +24,7 @@ def cell(method: str, draw: int, quick: bool = False) -> Cell:
     """The run that table 2 has."""
     values = runs.settings(method, CONCENTRATION, draw, quick)
     values |= rates.chosen(method, CONCENTRATION)
-    return Cell(f"{method}-{draw}", sets, (values,), 1.0)
+    return Cell(f"{method}-{draw}", sets, (values,), 0.5)
 
 
 def cells(asked: Asked) -> list[Cell]:

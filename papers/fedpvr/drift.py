@@ -91,7 +91,7 @@ def cell(setting: Setting, run: str, seed: int, quick: bool = False) -> Cell:
         values = runs.settings(method, concentration, seed, quick)
         # Like clients have the rate that was found where they are nearest to it.
         values |= rates.chosen(method, min(concentration, max(rates.CONCENTRATIONS)))
-        return Cell(name, measured, (values,), 1.0)
+        return Cell(name, measured, (values,), 0.5)
     given = {"method": method, "concentration": concentration, "draw": seed, **setting.of}
     if quick:
         given |= {"rounds": runs.CKA_EVERY, "epochs": 1}

@@ -1,7 +1,7 @@
 """FedPVR, figure 5: where variance reduction should begin, and what finds it from drift alone."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -227,12 +227,20 @@ def _row(found: Found, name: str) -> Row:
             "mnist": "MNIST, 3,000 and 2,000 images",
         }[given.data],
         verdict,
-        " ".join(
-            f"{how.capitalize()}: {a} before {b}."
-            for (a, b), how in compared.items()
-            if how != "same"
-        ),
+        _why(ends, compared),
     )
+
+
+def _why(ends: np.ndarray, compared: Mapping[tuple[str, str], str]) -> str:
+    words = {"opposite": "The other way round here: {}.", "tie": "Not told apart: {}."}
+    said = [
+        words[how].format(f"{a} before {b}") for (a, b), how in compared.items() if how in words
+    ]
+    # About chance among ten classes.
+    lost = int(np.sum(ends[:, 0] < 20))
+    if lost:
+        said.append(f"Correcting all layers diverged on {lost} of {len(ends)} splits.")
+    return " ".join(said)
 
 
 def compare(ends: np.ndarray) -> dict[tuple[str, str], str]:

@@ -36,7 +36,7 @@ def cell(method: str, concentration: float, quick: bool = False) -> Cell:
     values["rates"] = list(RATES[1:2] if quick else RATES)
     values["begin"] = 0 if quick else BEGIN
     name = CENTRALISED if method == CENTRALISED else f"{method}-{concentration:g}"
-    return Cell(name, searched, (values,), 1.5)
+    return Cell(name, searched, (values,), 0.7)
 
 
 def cells(asked: Asked) -> list[Cell]:

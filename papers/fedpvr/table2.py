@@ -38,7 +38,7 @@ def cell(method: str, concentration: float, draw: int, quick: bool = False) -> C
     name = f"dirichlet{concentration:g}-{method}-{draw}"
     if method == CENTRALISED:
         name = f"{CENTRALISED}-{draw}"
-    return Cell(name, runs.run, (values,), 1.0)
+    return Cell(name, runs.run, (values,), 0.5)
 
 
 def cells(asked: Asked) -> list[Cell]:
