@@ -19,6 +19,7 @@ OWN: Mapping[str, Any] = {
     "network": "resnet8",
     "side": 32,
     "rounds": ROUNDS,
+    "epochs": 10,
     "batch_size": 100,
     "rate": 0.1,
     "mu": 0.1,
