@@ -133,3 +133,13 @@ def test_orders_of_methods_are_compared_pair_by_pair():
     assert never == {("fedpvr", "fedavg"): "same"}
     neither = {"fedpvr": [-np.inf, -np.inf], "fedavg": [-np.inf, -np.inf]}
     assert set(fedpvr.pairs({"fedpvr": -27.0, "fedavg": -55.0}, neither, 3.0).values()) == {"tie"}
+
+
+def test_a_run_that_diverges_is_told_as_one(tmp_path):
+    """At this rate not one client returns finite numbers after a round or two."""
+    values = {**fedpvr.settings("scaffold", 0.1, 0, quick=True), "rate": 1e8}
+    found = fedpvr.run(values, asked=Asked(quick=True), folder=tmp_path)
+    assert len(found["accuracy"]) == values["rounds"]
+    assert found["accuracy"][-1] is None
+    assert "sets" not in found
+    assert np.isclose(fedpvr.last(found["accuracy"]), 0.1)

@@ -159,7 +159,7 @@ def elsewhere(values: Settings, *, asked: Asked, folder: Path) -> dict[str, Any]
         checkpoint=hf.Checkpoint(folder, every=5),
         progress=False,
     )
-    return runs.measurements(done.history)
+    return runs.measurements(done.history, values["rounds"])
 
 
 # What is told of it.

@@ -76,8 +76,8 @@ def validated(values: Settings, rate: float, mu: float, asked: Asked) -> float:
     data = runs.pictures_of(values, asked)
     given = {**values, "rate": rate, "mu": mu}
     made, _ = runs.experiment(given, data.train, [hf.evaluate.on(data.held_out)])
-    done = hf.simulate(made, rounds=values["rounds"], progress=False)
-    return round(runs.last(runs.rounded(done.history["accuracy"])), 4)
+    history, _ = runs.carried_out(made, values["rounds"])
+    return round(runs.last(runs.measurements(history, values["rounds"])["accuracy"]), 4)
 
 
 def chosen(method: str, concentration: float) -> dict[str, float]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import holdfast as hf
+from holdfast.errors import RoundFailedError
 from papers.study import Asked, Found, Verdict
 
 METHODS = ("fedavg", "fedprox", "scaffold", "fedpvr")
@@ -187,13 +188,11 @@ def run(values: Settings, *, asked: Asked, folder: Path) -> dict[str, Any]:
         if values["network"] == "cnn":
             watched.append(hf.diagnose.cka(data.test, every=CKA_EVERY))
     made, model = experiment(values, data.train, watched)
-    done = hf.simulate(
-        made, rounds=values["rounds"], checkpoint=hf.Checkpoint(folder, every=5), progress=False
-    )
-    found = measurements(done.history)
-    sure, unsure = (
-        np.asarray(model.predict(done.params, part)) for part in (data.held_out, data.test)
-    )
+    history, params = carried_out(made, values["rounds"], folder)
+    found = measurements(history, values["rounds"])
+    if params is None:
+        return found
+    sure, unsure = (np.asarray(model.predict(params, part)) for part in (data.held_out, data.test))
     if np.isfinite(sure).all() and np.isfinite(unsure).all():
         known = hf.conformal.calibrate(sure, data.held_out.y)
         sets = hf.conformal.curve(known, unsure, data.test.y, KAPPAS)
@@ -201,9 +200,30 @@ def run(values: Settings, *, asked: Asked, folder: Path) -> dict[str, Any]:
     return found
 
 
-def measurements(history: hf.History) -> dict[str, Any]:
+def carried_out(
+    made: hf.Experiment, rounds: int, folder: Path | None = None
+) -> tuple[hf.History, Any]:
+    """All rounds, or those until not one client returns finite numbers: then there is no model."""
+    seen = [hf.History()]
+    store = None if folder is None else hf.Checkpoint(folder, every=5)
+    try:
+        done = hf.simulate(
+            made,
+            rounds=rounds,
+            checkpoint=store,
+            progress=False,
+            on_round=lambda state: seen.append(state.history),
+        )
+    except RoundFailedError:
+        return seen[-1], None
+    return done.history, done.params
+
+
+def measurements(history: hf.History, rounds: int) -> dict[str, Any]:
     """Accuracy over rounds, and drift diversity and CKA by layer, of what was measured."""
-    found: dict[str, Any] = {"accuracy": rounded(history["accuracy"])}
+    curve = rounded(history["accuracy"]) if len(history) else []
+    # After training has diverged there is nothing to measure.
+    found: dict[str, Any] = {"accuracy": curve + [None] * (rounds - len(curve))}
     for what, every in (("drift_diversity", 1), ("cka", CKA_EVERY)):
         columns = [name for name in history.columns if name.startswith(f"{what}/")]
         if columns:
