@@ -335,7 +335,9 @@ def said(compared: Mapping[tuple[str, str], str]) -> str:
 def missing(found: Numbers, methods: Sequence[str] = METHODS) -> str:
     """Methods that were not run, in words."""
     names = [NAMES[m] for m in methods if not found.get(m)]
-    return f"Not run yet: {', '.join(names)}." if names else ""
+    said = f"Not run yet: {', '.join(names)}." if names else ""
+    alone = max((len(values) for values in found.values()), default=0) == 1
+    return f"{said} Another draw may have another order: there is one.".strip() if alone else said
 
 
 def of(
