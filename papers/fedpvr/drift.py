@@ -1,220 +1,353 @@
-"""FedPVR's figures 2 and 4 in small: which layers drift apart, and how alike their features stay.
+"""FedPVR, figures 2, 4 and C.3: which layers drift apart, and how alike their features stay."""
 
-FedAvg, SCAFFOLD and FedPVR with ten clients by Dirichlet(0.1), FedAvg on like clients beside them; digits
-with a perceptron of three layers, or MNIST with one of four if its folder is given, or with a small
-convolutional network.
-
-    python -m papers.fedpvr.drift
-    python -m papers.fedpvr.drift --mnist FOLDER
-    python -m papers.fedpvr.drift --mnist FOLDER --cnn
-"""
-
-import argparse
-import csv
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import holdfast as hf
+from papers import figures
+from papers.fedpvr import rates, runs, table2
+from papers.fedpvr.runs import LAYERS, NAMES, Settings
+from papers.running import Results
+from papers.study import Asked, Cell, Found, Row, Study, Verdict
 
-RESULTS = Path(__file__).parent / "results"
-CLIENTS = 10
+DRAWS = (0, 1, 2)
+LIKE = 100.0
+# Method and concentration, by the name in cells; the first for comparison.
+RUNS = {
+    "like": ("fedavg", LIKE),
+    "fedavg": ("fedavg", 0.1),
+    "scaffold": ("scaffold", 0.1),
+    "fedpvr": ("fedpvr", 0.1),
+}
+TITLES = {"like": "FedAvg, like clients", **NAMES}
+MEASURED = ("drift_diversity", "cka")
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
-    """A data set and the network it is learnt with, from the first layer to the last."""
+class Setting:
+    """A data set with a network, from the first layer to the last; `pictures` are those of table 2.
+
+    Args:
+        name: in the names of cells.
+        title: in tables.
+        layers: of the network.
+        seeds: how many draws.
+        of: what cells are called with besides the method.
+    """
 
     name: str
-    data: Any
-    model: hf.Model
+    title: str
     layers: tuple[str, ...]
-    rounds: int
-    every: int  # rounds between measurements of CKA
-    local: hf.Local
     seeds: int
+    of: Mapping[str, Any]
+
+    def found(self, found: Found, run: str) -> list[Mapping[str, Any]]:
+        """Of a method, what was measured on each draw."""
+        names = [f"{self.name}-{run}-{seed}" for seed in range(self.seeds)]
+        return [found[name] for name in names if name in found]
 
 
-def digits(rounds: int = 40, seeds: int = 3) -> Problem:
-    """1,437 training images of 8 x 8 pixels."""
-    layers = ("hidden_0", "hidden_1", "classifier")
-    local = hf.Local(learning_rate=0.1, epochs=5, batch_size=20)
-    model = hf.models.mlp([64, 32], classes=10)
-    return Problem("digits", hf.data.digits(), model, layers, rounds, 5, local, seeds)
+def _others(**own: Any) -> dict[str, Any]:
+    return {"clients": 10, "batch_size": 20, "channels": [], **own}
 
 
-def mnist(folder: Path, rounds: int = 20, examples: int = 5000, seeds: int = 2) -> Problem:
-    """The first examples of MNIST, and all of its test set."""
-    found = hf.data.mnist(folder=folder)
-    few = hf.Examples(found.train.x[:examples], found.train.y[:examples])
-    layers = ("hidden_0", "hidden_1", "hidden_2", "classifier")
-    local = hf.Local(learning_rate=0.05, epochs=2, batch_size=20)
-    data = dataclasses.replace(found, train=few)
-    model = hf.models.mlp([128, 64, 32], classes=10)
-    return Problem("MNIST", data, model, layers, rounds, 5, local, seeds)
+MNIST: Mapping[str, Any] = {"data": "mnist", "rounds": 20, "rate": 0.05, "epochs": 2}
+PICTURES = Setting("cifar10", "CIFAR-10, CNN", LAYERS, len(DRAWS), {})
+SETTINGS = (
+    PICTURES,
+    Setting(
+        "digits",
+        "digits, perceptron",
+        ("hidden_0", "hidden_1", "classifier"),
+        3,
+        _others(data="digits", images=None, rounds=40, rate=0.1, epochs=5, dense=[64, 32]),
+    ),
+    Setting(
+        "mnist",
+        "MNIST, perceptron",
+        ("hidden_0", "hidden_1", "hidden_2", "classifier"),
+        2,
+        _others(**MNIST, images=5000, dense=[128, 64, 32]),
+    ),
+    Setting(
+        "mnist_cnn",
+        "MNIST, CNN",
+        ("convolution_0", "convolution_1", "dense_0", "classifier"),
+        2,
+        _others(**MNIST, images=3000, dense=[32]) | {"channels": [8, 16]},
+    ),
+)
 
 
-def mnist_cnn(folder: Path, rounds: int = 20, examples: int = 3000, seeds: int = 2) -> Problem:
-    """Fewer examples of MNIST, and two convolutions before two dense layers."""
-    flat = mnist(folder, rounds, examples, seeds)
-    layers = ("convolution_0", "convolution_1", "dense_0", "classifier")
-    model = hf.models.cnn(classes=10, channels=(8, 16), dense=(32,), kernel=3, padding="SAME")
-    return dataclasses.replace(flat, name="MNIST-CNN", model=model, layers=layers)
+def cell(setting: Setting, run: str, seed: int, quick: bool = False) -> Cell:
+    """One run."""
+    method, concentration = RUNS[run]
+    name = f"{setting.name}-{run}-{seed}"
+    if setting is PICTURES:
+        values = runs.settings(method, concentration, seed, quick)
+        # Like clients have the rate that was found where they are nearest to it.
+        values |= rates.chosen(method, min(concentration, max(rates.CONCENTRATIONS)))
+        return Cell(name, measured, (values,), 0.5)
+    given = {"method": method, "concentration": concentration, "draw": seed, **setting.of}
+    if quick:
+        given |= {"rounds": runs.CKA_EVERY, "epochs": 1}
+    return Cell(name, elsewhere, (given,), 0.5)
 
 
-def methods() -> Iterator[tuple[str, float, hf.Algorithm]]:
-    """What each line is called, how alike clients are, and the method."""
-
-    def last(path: str) -> bool:
-        return path.startswith("classifier")
-
-    yield "FedAvg, like clients", 100.0, hf.algorithms.fedavg()
-    yield "FedAvg", 0.1, hf.algorithms.fedavg()
-    yield "SCAFFOLD", 0.1, hf.algorithms.scaffold()
-    yield "FedPVR", 0.1, hf.algorithms.fedpvr(mask=last)
-
-
-def measure(
-    problem: Problem, concentration: float, algorithm: hf.Algorithm, seed: int
-) -> hf.History:
-    """One run, with all that is measured of its drift."""
-    train, test = problem.data.train, problem.data.test
-    clients = hf.data.partition.dirichlet_by_class(train, CLIENTS, concentration, seed=seed)
-    watched = [
-        hf.evaluate.on(test, every=problem.every),
-        hf.diagnose.drift(),
-        hf.diagnose.updates(every=problem.every),
-        hf.diagnose.cka(test, every=problem.every),
+def cells(asked: Asked) -> list[Cell]:
+    """A draw of everything before the next one, the paper's data first."""
+    if asked.quick:
+        return [cell(SETTINGS[0], "fedpvr", 0, True), cell(SETTINGS[1], "fedavg", 0, True)]
+    most = max(setting.seeds for setting in SETTINGS)
+    return [
+        cell(setting, run, seed)
+        for setting in SETTINGS
+        for seed in range(most)
+        for run in RUNS
+        if seed < setting.seeds
     ]
-    given = dict(local=problem.local, rounds=problem.rounds, seed=seed, evaluate=watched)
-    return hf.simulate(algorithm, problem.model, clients, **given).history
 
 
-Rows = list[dict[str, Any]]
+def measured(values: Settings, *, asked: Asked, folder: Path) -> dict[str, Any]:
+    """Drift diversity and CKA, of the run of table 2 if it is there."""
+    return {n: of for n, of in taken(values, asked, folder).items() if n in ("accuracy", *MEASURED)}
 
 
-def study(problem: Problem) -> Rows:
-    """By method, seed, round and layer, what was measured."""
-    found: Rows = []
-    for label, concentration, algorithm in methods():
-        for seed in range(problem.seeds):
-            for record in measure(problem, concentration, algorithm, seed):
-                for layer in problem.layers:
-                    names = (
-                        "drift_diversity",
-                        "cka",
-                        "cka_server",
-                        "update_share",
-                        "update_cosine",
-                    )
-                    values = {n: record.get(f"{n}/{layer}") for n in names}
-                    where = {
-                        "method": label,
-                        "seed": seed,
-                        "round": record["round"],
-                        "layer": layer,
-                    }
-                    found.append(where | values | {"accuracy": record.get("accuracy")})
-            print(f"{problem.name}: {label}, seed {seed}", flush=True)
-    return found
+def taken(values: Settings, asked: Asked, folder: Path) -> dict[str, Any]:
+    """A run with these settings that table 2's study has kept, or a new one: they are the same."""
+    known = {} if asked.quick else Results(table2.STUDY.results).read()
+    for kept in known.values():
+        if kept["args"] == [values]:
+            return dict(kept["values"])
+    return runs.run(values, asked=asked, folder=folder)
 
 
-def mean(rows: Rows, column: str, **where: Any) -> tuple[float, float]:
-    """Of a column over all rounds, and the deviation of seeds about it."""
-    chosen = [r for r in rows if all(r[k] == v for k, v in where.items()) and r[column] is not None]
-    seeds = sorted({r["seed"] for r in chosen})
-    each = [np.mean([r[column] for r in chosen if r["seed"] == s]) for s in seeds]
-    return float(np.mean(each)), float(np.std(each, ddof=1)) if len(each) > 1 else 0.0
+def elsewhere(values: Settings, *, asked: Asked, folder: Path) -> dict[str, Any]:
+    """The same on digits or MNIST, with a perceptron or a smaller convolutional network."""
+    digits = values["data"] == "digits"
+    data = hf.data.digits() if digits else hf.data.mnist(folder=asked.data)
+    few = values["images"]
+    train = hf.Examples(data.train.x[:few], data.train.y[:few])
+    if values["channels"]:
+        model = hf.models.cnn(10, values["channels"], values["dense"], kernel=3, padding="SAME")
+    else:
+        model = hf.models.mlp(values["dense"], classes=10)
+    split = hf.data.partition.dirichlet_by_class(
+        train, values["clients"], values["concentration"], seed=values["draw"]
+    )
+    algorithm = {
+        "fedavg": hf.algorithms.fedavg(),
+        "scaffold": hf.algorithms.scaffold(),
+        "fedpvr": hf.algorithms.fedpvr(runs.Of(("classifier",))),
+    }[values["method"]]
+    done = hf.simulate(
+        algorithm,
+        model,
+        split,
+        hf.Local(values["rate"], epochs=values["epochs"], batch_size=values["batch_size"]),
+        rounds=values["rounds"],
+        seed=values["draw"],
+        evaluate=[
+            hf.evaluate.on(data.test, every=runs.CKA_EVERY),
+            hf.diagnose.drift(),
+            hf.diagnose.cka(data.test, every=runs.CKA_EVERY),
+        ],
+        checkpoint=hf.Checkpoint(folder, every=5),
+        progress=False,
+    )
+    return runs.measurements(done.history, values["rounds"])
 
 
-def table(problem: Problem, rows: Rows) -> str:
-    """Means over rounds by layer, for every method."""
-    labels = list(dict.fromkeys(r["method"] for r in rows))
+# What is told of it.
+
+
+def by_layer(setting: Setting, found: Found, run: str, what: str) -> np.ndarray:
+    """Means over rounds: a row for each draw, a column for each layer."""
+    kept = setting.found(found, run)
+    if not kept:
+        return np.zeros((0, len(setting.layers)))
+    each = [[np.array(one[what][n], np.float64) for n in setting.layers] for one in kept]
+    return np.array([[np.nanmean(layer) for layer in one] for one in each])
+
+
+def most(setting: Setting, found: Found, run: str) -> tuple[int, int, int]:
+    """In how many rounds of how many the classifier, and the first layer, is the most diverse."""
+    each = [
+        np.array([one["drift_diversity"][n] for n in setting.layers], np.float64)
+        for one in setting.found(found, run)
+    ]
+    if not each:
+        return 0, 0, 0
+    rounds = np.concatenate(each, axis=1)
+    rounds = rounds[:, np.isfinite(rounds).all(axis=0)]
+    first = rounds.argmax(axis=0)
+    return int(np.sum(first == len(rounds) - 1)), int(np.sum(first == 0)), rounds.shape[1]
+
+
+def _layers(setting: Setting, found: Found, run: str, what: str) -> str:
+    values = by_layer(setting, found, run, what)
+    return ", ".join(
+        f"{n} {v:.3f}" for n, v in zip(setting.layers, values.mean(axis=0), strict=True)
+    )
+
+
+def rows(found: Found) -> list[Row]:
+    """Figure 2 on all data, figures 4 and C.3 on the first."""
+    made = [row for setting in SETTINGS for row in _figure2(setting, found)]
+    return made + _methods(found)
+
+
+def _scale(setting: Setting) -> tuple[str, str]:
+    if setting is PICTURES:
+        return f"{runs.SCALE}, {runs.SETTINGS['rounds']} rounds", runs.DATA
+    return (
+        f"{setting.title} in place of VGG-11, {setting.of['rounds']} rounds of {setting.of['epochs']} epochs",
+        f"{setting.title.partition(',')[0]}, {setting.of['images'] or '1,437'} images",
+    )
+
+
+def _row(
+    setting: Setting,
+    place: str,
+    what: str,
+    paper: str,
+    ours: str,
+    holds: Sequence[bool],
+    why: str = "",
+) -> Row:
+    """Agrees in order if it holds on every draw; nothing was run if there is none."""
+    if not holds:
+        return Row(place, what, paper)
+    verdict = Verdict.ORDER if all(holds) else Verdict.DISAGREES
+    said = "" if all(holds) else f"It holds on {sum(holds)} of {len(holds)} draws. {why}".strip()
+    draws = "1 draw" if len(holds) == 1 else f"{len(holds)} draws"
+    return Row(place, what, paper, f"{ours} ({draws})", *_scale(setting), verdict, said)
+
+
+def _figure2(setting: Setting, found: Found) -> list[Row]:
+    drift, alike = (by_layer(setting, found, "fedavg", what) for what in MEASURED)
+    like = by_layer(setting, found, "like", "cka")
+    count = min(len(alike), len(like))
+    last = [int(np.argmax(one)) == len(one) - 1 for one in drift]
+    rounds, _, of = most(setting, found, "fedavg")
+    lowest = [
+        int(np.argmin(one)) == len(one) - 1 and int(np.argmax(other - one)) == len(one) - 1
+        for one, other in zip(alike[:count], like[:count], strict=True)
+    ]
+    return [
+        _row(
+            setting,
+            "figure 2",
+            f"drift diversity by layer, FedAvg, Dirichlet 0.1 ({setting.title})",
+            "the classifier has the highest",
+            f"{_layers(setting, found, 'fedavg', 'drift_diversity')}; the classifier's is the highest in "
+            f"{rounds} of {of} rounds"
+            if last
+            else "",
+            last,
+        ),
+        _row(
+            setting,
+            "figure 2",
+            f"CKA between clients by layer, FedAvg, Dirichlet 0.1 and 100 ({setting.title})",
+            "first layers as alike at 0.1 as at 100, the classifier's lowest and furthest from it",
+            f"0.1: {_layers(setting, found, 'fedavg', 'cka')}; 100: {_layers(setting, found, 'like', 'cka')}"
+            if lowest
+            else "",
+            lowest,
+        ),
+    ]
+
+
+def _methods(found: Found) -> list[Row]:
+    by = {run: by_layer(PICTURES, found, run, "drift_diversity") for run in RUNS if run != "like"}
+    count = min(len(values) for values in by.values())
+    fedavg, scaffold, fedpvr = (by[run][:count] for run in ("fedavg", "scaffold", "fedpvr"))
+    last, early = -1, slice(0, runs.DENSE)
+
+    def told(which: Any) -> str:
+        means = {run: float(np.mean(values[:count, which])) for run, values in by.items()}
+        return " / ".join(f"{TITLES[run]} {value:.3f}" for run, value in means.items())
+
+    classifier = list((fedavg[:, last] > scaffold[:, last]) & (scaffold[:, last] > fedpvr[:, last]))
+    features = list(fedpvr[:, early].mean(axis=1) > scaffold[:, early].mean(axis=1))
+    both = "Figure 4 is of ResNet-8 on CIFAR-100 at 1.0, C.3 of VGG-11 at 0.1."
+    return [
+        _row(
+            PICTURES,
+            "figures 4 and C.3",
+            "drift diversity of the classifier: in the paper CIFAR-100, here CIFAR-10, Dirichlet 0.1",
+            "FedAvg above SCAFFOLD above FedPVR",
+            told(last) if count else "",
+            [bool(one) for one in classifier],
+            both,
+        ),
+        _row(
+            PICTURES,
+            "figures 4 and C.3",
+            "drift diversity of the convolutions: in the paper CIFAR-100, here CIFAR-10, Dirichlet 0.1",
+            "FedPVR above SCAFFOLD",
+            told(early) if count else "",
+            [bool(one) for one in features],
+            both,
+        ),
+    ]
+
+
+def table(found: Found) -> str:
+    """Means over rounds by layer, for every method, and where the classifier leads."""
     lines = []
-    kinds = {"drift_diversity": "drift diversity", "cka": "CKA between clients"}
-    kinds |= {
-        "cka_server": "CKA with the server's model",
-        "update_cosine": "cosine with the mean update",
-    }
-    for column, name in kinds.items():
-        lines += ["", f"| {name} | " + " | ".join(labels) + " |", "|---|" + "---|" * len(labels)]
-        for layer in problem.layers:
-            cells = (
-                "{:.3f} ± {:.3f}".format(*mean(rows, column, method=m, layer=layer)) for m in labels
-            )
-            lines.append(f"| {layer} | " + " | ".join(cells) + " |")
-    last = max(r["round"] for r in rows if r["accuracy"] is not None)
-    ends = ("{:.3f} ± {:.3f}".format(*mean(rows, "accuracy", method=m, round=last)) for m in labels)
-    lines.append(f"| accuracy in round {last} | " + " | ".join(ends) + " |")
+    for setting in SETTINGS:
+        there = [run for run in RUNS if setting.found(found, run)]
+        if not there:
+            continue
+        heads = " | ".join(TITLES[run] for run in there)
+        lines += [f"**{setting.title}** ({_scale(setting)[0]})", ""]
+        for what, title in zip(MEASURED, ("drift diversity", "CKA between clients"), strict=True):
+            lines += [f"| {title} | {heads} |", "|---" * (1 + len(there)) + "|"]
+            for k, layer in enumerate(setting.layers):
+                told = [_mean(by_layer(setting, found, run, what)[:, k]) for run in there]
+                lines.append(f"| {layer} | " + " | ".join(told) + " |")
+            if what == MEASURED[0]:
+                counts = [most(setting, found, run) for run in there]
+                told = [f"{last} / {first} of {of} rounds" for last, first, of in counts]
+                lines.append("| highest: classifier / first layer | " + " | ".join(told) + " |")
+            lines.append("")
     return "\n".join(lines)
 
 
-def draw(problem: Problem, rows: Rows, path: Path) -> None:
-    """Drift diversity and CKA over rounds: a column for each method, a line for each layer."""
-    from matplotlib.figure import Figure
-
-    labels = list(dict.fromkeys(r["method"] for r in rows))
-    figure = Figure(figsize=(2.5 * len(labels), 4.2), layout="constrained")
-    axes = figure.subplots(2, len(labels), sharex=True, sharey="row", squeeze=False)
-    for column, label in enumerate(labels):
-        for row, kind in enumerate(("drift_diversity", "cka")):
-            for k, layer in enumerate(problem.layers):
-                chosen = [
-                    r
-                    for r in rows
-                    if (r["method"], r["layer"]) == (label, layer) and r[kind] is not None
-                ]
-                rounds = sorted({r["round"] for r in chosen})
-                values = [np.mean([r[kind] for r in chosen if r["round"] == t]) for t in rounds]
-                shade = str(0.75 * (1 - k / (len(problem.layers) - 1)))
-                axes[row, column].plot(rounds, values, color=shade, label=layer, lw=1.4)
-        axes[0, column].set_title(label, fontsize=9)
-        axes[1, column].set_xlabel("round")
-    axes[0, 0].set_ylabel("drift diversity")
-    axes[1, 0].set_ylabel("CKA between clients")
-    axes[0, 0].legend(fontsize=7, frameon=False)
-    figure.savefig(path, dpi=150)
+def _mean(values: np.ndarray) -> str:
+    deviation = f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.3f}{deviation}"
 
 
-def write(problem: Problem, rows: Rows, folder: Path = RESULTS) -> Path:
-    """The table, the figure and every number."""
-    folder.mkdir(exist_ok=True)
-    stem = f"drift-{problem.name.lower()}"
-    with open(folder / f"{stem}.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({k: _short(v) for k, v in row.items()} for row in rows)
-    what = f"{problem.rounds} rounds, {problem.seeds} seeds"
-    about = f"{what}; means over rounds, ± the deviation over seeds.\n"
-    path = folder / f"{stem}.md"
-    path.write_text(about + table(problem, rows) + "\n")
-    draw(problem, rows, folder / f"{stem}.png")
-    return path
+def figure(found: Found, path: Path) -> None:
+    """Drift diversity over rounds, a line for each layer, from light to dark; the first data there are."""
+    setting = next(s for s in SETTINGS if any(s.found(found, run) for run in RUNS))
+    there = [run for run in RUNS if setting.found(found, run)]
+    with figures.panels(path, len(there), most=2) as axes:
+        for axis, run in zip(axes, there, strict=True):
+            for k, layer in enumerate(setting.layers):
+                curves = [one["drift_diversity"][layer] for one in setting.found(found, run)]
+                middle = np.mean(np.array(curves, np.float64), axis=0)
+                shade = str(0.8 * (1 - k / (len(setting.layers) - 1)))
+                axis.plot(np.arange(1, len(middle) + 1), middle, color=shade, label=layer)
+            axis.set(title=TITLES[run], xlabel="rounds", ylabel="drift diversity")
+            axis.legend(fontsize="x-small")
 
 
-def _short(value: Any) -> Any:
-    return f"{value:.6g}" if isinstance(value, float) else value
-
-
-def main() -> None:
-    """Run the study and write its results."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument(
-        "--mnist", type=Path, help="MNIST instead of digits: the folder with its four files"
-    )
-    parser.add_argument("--cnn", action="store_true", help="of MNIST, a convolutional network")
-    given = parser.parse_args()
-    if given.cnn and given.mnist is None:
-        parser.error("--cnn is of MNIST; give --mnist FOLDER too")
-    of_mnist = mnist_cnn if given.cnn else mnist
-    problem = digits() if given.mnist is None else of_mnist(given.mnist)
-    print(write(problem, study(problem)))
-
-
-if __name__ == "__main__":
-    main()
+STUDY = Study(
+    "fedpvr/drift",
+    "Which layers drift apart: drift diversity and CKA by layer",
+    needs=("cifar10", "mnist"),
+    searched="on CIFAR-10 each method's learning rate by `fedpvr/rates`; nothing on digits and MNIST, where "
+    "all methods have the same rate and no momentum, and FedPVR corrects the classifier alone.",
+    cells=cells,
+    rows=rows,
+    table=table,
+    figure=figure,
+)
