@@ -36,7 +36,10 @@ MEANS: dict[str, hf.aggregates.Mean | None] = {
     "TrimmedMean(0.2)": A.TrimmedMean(share=0.2),
     "GeometricMedian": A.GeometricMedian(),
 }
-COHORTS = {"everybody": hf.cohorts.everyone(), "three of ten": hf.cohorts.fixed(3)}
+COHORTS: dict[str, hf.cohorts.Cohort] = {
+    "everybody": hf.cohorts.everyone(),
+    "three of ten": hf.cohorts.fixed(3),
+}
 
 
 def _loss(w: jax.Array, batch: hf.Examples) -> jax.Array:
