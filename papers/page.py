@@ -50,7 +50,7 @@ many hours of one quiet core that takes.
 *Agrees* means numbers near the paper's. *Order agrees* means that the methods stand in the paper's order,
 with other numbers. A row that *disagrees* says what was found out about why. Deviations are over seeds and
 draws of the split, which vary together. What was searched for each method, and each study's own table and
-figure, are on the papers' pages."""
+figure, are on the papers' pages. What was run of a paper comes first."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,15 +103,19 @@ def dossier() -> str:
             "",
             f"{reference}. [The study's page](../papers/{paper}/README.md).",
         ]
-        # A class by which a narrow screen shows a row as a card (docs/stylesheets/extra.css).
-        lines += [
-            "",
-            '<div class="dossier" markdown>',
-            "",
-            "| where | the paper | here | verdict |",
-        ]
-        lines += ["|---|---|---|---|", *map(_line, of[paper]), "", "</div>"]
+        there = [entry for entry in of[paper] if entry.row.verdict is not Verdict.NOT_RUN]
+        left = [entry for entry in of[paper] if entry.row.verdict is Verdict.NOT_RUN]
+        if there:
+            lines += _table(there)
+        if left:
+            lines += ["", f"### {title}: not run", *_table(left)]
     return "\n".join(lines) + "\n"
+
+
+def _table(entries: list[Entry]) -> list[str]:
+    """Rows in a class by which a narrow screen shows each as a card (docs/stylesheets/extra.css)."""
+    head = ["", '<div class="dossier" markdown>', "", "| where | the paper | here | verdict |"]
+    return [*head, "|---|---|---|---|", *map(_line, entries), "", "</div>"]
 
 
 def _line(entry: Entry) -> str:
