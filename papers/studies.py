@@ -15,6 +15,19 @@ NAMES: tuple[str, ...] = (
     "feddyn/figure1",
     "feddyn/figure2",
     "feddyn/figure3",
+    "fsl/table1",
+    "fsl/cifar10",
+    "fsl/gamma",
+    "fsl/distance",
+    "fsl/classes",
+    "fsl/source",
+    "flix/figure2",
+    "flix/figure7",
+    "flix/figure9",
+    "flix/figure11",
+    "flix/figure13",
+    "flix/figure4",
+    "flix/figure1",
 )
 
 

@@ -50,6 +50,15 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+def pytest_collection_modifyitems(items):
+    """Long tests come first in either half: each of two workers begins with one."""
+    long = [item for item in items if item.get_closest_marker("long")]
+    others = [item for item in items if not item.get_closest_marker("long")]
+    # A half each, by number of tests, and the long ones dealt out.
+    middle = len(items) // 2 - len(long[::2])
+    items[:] = [*long[::2], *others[:middle], *long[1::2], *others[middle:]]
+
+
 def pytest_collection_finish():
     """What is imported and collected stays to the end: looking for garbage passes it by."""
     gc.freeze()

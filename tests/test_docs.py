@@ -211,8 +211,12 @@ def test_commands_and_options_exist():
 # Generated pages.
 
 
-def test_every_name_has_a_page():
-    made = hooks().pages()
+@pytest.fixture(scope="module")
+def made():
+    return hooks().pages()
+
+
+def test_every_name_has_a_page(made):
     assert {f"methods/{name}.md" for name in hf.algorithms.__all__} <= set(made)
     together = "\n".join(text for uri, text in made.items() if uri.startswith("reference/"))
     for kind, names in catalogue.KINDS.items():
@@ -220,9 +224,9 @@ def test_every_name_has_a_page():
             assert [n for n in names if f"## {n} " not in together] == [], kind
 
 
-def test_equations_are_drawn_whole_and_code_is_left_alone():
+def test_equations_are_drawn_whole_and_code_is_left_alone(made):
     module = hooks()
-    texts = [*module.pages().values(), *(page.read_text("utf-8") for page in PAGES)]
+    texts = [*made.values(), *(page.read_text("utf-8") for page in PAGES)]
     for text in texts:
         _, formulas = module.take_out_maths(text)
         for drawn in formulas:

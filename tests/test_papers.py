@@ -1,20 +1,17 @@
 """The studies run, in small; their full results are in `papers/*/README.md`."""
 
 import dataclasses
+import json
 
 import numpy as np
 from jax import tree
 
 from papers.fedpvr import drift, first_layer
-from papers.flix import logistic
-from papers.fsl.study import compare_on_classes
+from papers.flix import claims, figure4, logistic
+from papers.flix.curves import DCGD, DIANA, GD, Curve
+from papers.flix.logistic import Sweep
 from papers.mixed import common, dissimilarity, embeddings, imbalance, text
-
-
-def test_server_learning_is_faster_on_one_class_per_client():
-    curves = compare_on_classes(classes=(1,), seeds=1, rounds=20)
-    best = {c.method: float(c.accuracy.max()) for c in curves}
-    assert best["FSL"] > best["FL"] + 0.1
+from papers.study import Asked, Verdict
 
 
 def test_unlike_clients_drift_apart_in_the_last_layer(tmp_path, monkeypatch):
@@ -65,24 +62,51 @@ def test_the_text_study_runs_on_generated_sources():
     assert run.ledger.models_transmitted == 1.5
 
 
-def test_smaller_alpha_needs_fewer_rounds_and_diana_does_not_stall(x64, tmp_path):
+def test_smaller_alpha_needs_fewer_rounds_and_diana_does_not_stall(tmp_path):
     """Figures 2, 3 and 9 of FLIX in small, on generated data."""
-    study = dataclasses.replace(
-        logistic.smaller(logistic.REGULARISED),
-        alphas=(0.1, 1.0),
-        compressed_alphas=(0.9,),
-        rounds={logistic.GD: 60, logistic.DIANA: 200, logistic.DCGD: 100},
+    task = logistic.Task(
+        l2=0.1,
+        tolerance=1e-6,
         accuracy=1e-6,
-        beside_dcgd=(logistic.DIANA,),
-        max_examples=200,
+        relative=False,
+        clients=8,
+        sweeps=(
+            Sweep(GD, (0.1, 1.0), 60),
+            Sweep(DIANA, (0.9,), 200, (2,)),
+            Sweep(DCGD, (0.9,), 100, (2,)),
+        ),
+        most=200,
     )
-    found = logistic.compare(study, ("ijcnn1",), tmp_path, lambda *_: None)
-    assert found.generated == ["ijcnn1"]
-    needed = {c.setting.alpha: c.needed for c in found.curves if c.setting.method == logistic.GD}
-    assert 0 < needed[0.1] < needed[1.0]
-    ends = {c.setting.method: c.end for c in found.curves if c.setting.alpha == 0.9}
-    assert ends[logistic.DIANA] < 1e-9 < 1e-6 < ends[logistic.DCGD]
-    assert all(curve.gap[0] <= curve.promise.first_gap for curve in found.curves)
+    arguments = ("ijcnn1", dataclasses.asdict(task))
+    found = logistic.curves(*arguments, asked=Asked(quick=True), folder=tmp_path)
+    curves = [Curve.read(kept) for kept in found["curves"]]
+    small, large, diana, dcgd = curves
+    assert 0 < small.needed < large.needed
+    assert diana.end < 1e-9 < 1e-6 < dcgd.end
+    assert all(curve.gap[0] <= curve.promise.first_gap for curve in curves)
+    assert dcgd.end < dcgd.promise.limit
+    # All of it was kept in the folder, so that nothing is run again.
+    (tmp_path / "curves.json").write_text(json.dumps([None] * len(curves)))
+    again = logistic.curves(*arguments, asked=Asked(quick=True), folder=tmp_path)
+    assert again["curves"] == [None] * len(curves)
+
+
+def test_what_the_paper_says_in_words_is_judged_claim_by_claim():
+    holds, mixed = {"a": True}, {"a": True, "b": False}
+    assert claims.verdict({}) is Verdict.NOT_RUN
+    assert claims.verdict(holds) is Verdict.AGREES
+    assert claims.verdict(holds, elsewhere=True) is Verdict.ORDER
+    assert claims.verdict(mixed) is Verdict.DISAGREES
+    assert claims.broken(mixed) == "Does not hold: b. Holds: a."
+    assert claims.broken(holds) == ""
+
+
+def test_a_mixture_of_networks_is_better_where_it_wins_on_every_draw():
+    errors = np.array([[2.0, 1.0, 3.0], [2.0, 1.5, 3.0]])
+    assert np.allclose(figure4.gains(errors), [0.5, 0.75])
+    assert figure4.verdict(figure4.gains(errors)) is Verdict.AGREES
+    assert figure4.verdict(np.array([0.9, 0.95])) is Verdict.ORDER
+    assert figure4.verdict(np.array([0.5, 1.1])) is Verdict.DISAGREES
 
 
 def test_rules_are_judged_by_the_best_first_layer():

@@ -115,6 +115,7 @@ def test_several_populations_in_two_processes_give_the_bits_of_one(tmp_path):
         np.testing.assert_array_equal(values, found[1][name])
 
 
+@pytest.mark.long
 def test_two_processes_give_the_bits_of_one_and_survive_a_loss(tmp_path):
     file = tmp_path / "experiment.toml"
     file.write_text(FILE.format(rounds=60))
@@ -151,6 +152,7 @@ def _child(parent, rank):
     raise AssertionError(f"no process with rank {rank}")
 
 
+@pytest.mark.long
 def test_named_methods_give_the_same_bits_in_one_and_two_processes(tmp_path):
     # `make trials` has all of them: FLIX draws; of the last two the program decided how they were rounded.
     names = ["feddc", "flix", "fedadam", "population_transfer"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from papers import figures
+from papers import figures, ordering
 from papers.feddyn import runs
 from papers.feddyn.targets import QUICK
 from papers.study import Asked, Cell, Found, Row, Study, Verdict
@@ -84,7 +84,7 @@ def table(found: Found) -> str:
             if (n := f"alpha{alpha:g}-{d}") in found
         ]
         lines.append(
-            f"| {alpha:g} | {_told(values)} | {runs.mean_told(rounds, 60)} | {len(values)} |"
+            f"| {alpha:g} | {_told(values)} | {ordering.mean_told(rounds, 60)} | {len(values)} |"
         )
     return "\n".join(lines)
 

@@ -11,20 +11,16 @@ import numpy as np
 import holdfast as hf
 from holdfast.config import build
 from holdfast.config.file import put, read
-from papers.study import Asked, Verdict
+from papers.ordering import Numbers, mean_told, out_of_order
+from papers.study import Asked
 
 HERE = Path(__file__).parent
 METHODS = ("feddyn", "scaffold", "fedavg", "fedprox")
 NAMES = {"feddyn": "FedDyn", "scaffold": "SCAFFOLD", "fedavg": "FedAvg", "fedprox": "FedProx"}
 # Models a round transmits, as the paper's tables count: relative to a FedAvg round.
 TRANSMITTED = {"scaffold": 2}
-# Numbers are near the paper's within this share of them, or within the deviation over draws if that is more.
-NEAR = 0.15
 
 Settings = dict[str, Any]
-Numbers = Mapping[
-    str, float
-]  # models transmitted by method; infinite where a target was not reached
 
 
 def settings(file: str, method: str, changes: Mapping[str, Any]) -> Settings:
@@ -99,62 +95,6 @@ def printed(paper: Numbers, cap: int) -> str:
 def told(found: Mapping[str, Sequence[float | None]], caps: Mapping[str, int]) -> str:
     """Ours of all methods in a line: the mean over draws, its deviation, and how many draws."""
     return " / ".join(f"{NAMES[m]} {mean_told(found[m], caps[m])}" for m in METHODS if found.get(m))
-
-
-def mean_told(values: Sequence[float | None], cap: int) -> str:
-    """Mean and deviation over draws; where some did not get there, how many did."""
-    there = [v for v in values if v is not None]
-    if not there:
-        return f"{cap}+ ({_draws(len(values))})"
-    text = f"{np.mean(there):.0f}"
-    if len(there) > 1:
-        text += f" ± {np.std(there, ddof=1):.0f}"
-    if len(there) < len(values):
-        return f"{text} ({len(there)} of {_draws(len(values))}, else {cap}+)"
-    return f"{text} ({_draws(len(values))})"
-
-
-def _draws(count: int) -> str:
-    return "1 draw" if count == 1 else f"{count} draws"
-
-
-def verdict(paper: Numbers, found: Mapping[str, Sequence[float | None]]) -> Verdict:
-    """Of the methods that were run on all the draws that any was run on.
-
-    Pairs of methods whose numbers in the paper are within `NEAR` of each other may stand either way.
-    """
-    means = {m: _mean(values) for m, values in found.items() if values and m in paper}
-    if len(means) < 2:
-        return Verdict.NOT_RUN
-    if all(_is_near(paper[m], found[m]) for m in means):
-        return Verdict.AGREES
-    return Verdict.DISAGREES if out_of_order(paper, found) else Verdict.ORDER
-
-
-def out_of_order(
-    paper: Numbers, found: Mapping[str, Sequence[float | None]]
-) -> list[tuple[str, str]]:
-    """Pairs of methods of whom the paper has the first ahead, and here the second is."""
-    means = {m: _mean(values) for m, values in found.items() if values and m in paper}
-    return [
-        (a, b)
-        for a in means
-        for b in means
-        if paper[a] * (1 + NEAR) < paper[b] and means[a] > means[b]
-    ]
-
-
-def _mean(values: Sequence[float | None]) -> float:
-    return float(np.mean([np.inf if v is None else v for v in values]))
-
-
-def _is_near(paper: float, values: Sequence[float | None]) -> bool:
-    mean = _mean(values)
-    if not np.isfinite(paper) or not np.isfinite(mean):
-        return bool(np.isfinite(paper) == np.isfinite(mean))
-    numbers = [v for v in values if v is not None]
-    deviation = float(np.std(numbers, ddof=1)) if len(numbers) > 1 else 0.0
-    return abs(mean - paper) <= max(NEAR * paper, deviation)
 
 
 def unlike(paper: Numbers, found: Mapping[str, Sequence[float | None]]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 import holdfast as hf
 from holdfast.record.files import write_whole
-from papers import figures
+from papers import figures, ordering
 from papers.feddyn import runs
 from papers.feddyn.runs import METHODS, NAMES, Settings
 from papers.study import Asked, Cell, Found, Row, Study, Verdict
@@ -132,7 +132,7 @@ def rows(found: Found) -> list[Row]:
     for kind, (title, target, numbers) in KINDS.items():
         paper = dict(zip(METHODS, numbers, strict=True))
         ours = of(found, kind)
-        verdict = runs.verdict(paper, ours)
+        verdict = ordering.verdict(paper, ours)
         run = verdict is not Verdict.NOT_RUN
         why = [runs.unlike(paper, ours), runs.missing(ours)]
         made.append(
@@ -159,7 +159,8 @@ def table(found: Found) -> str:
         if not any(ours.values()):
             continue
         told = [
-            (runs.mean_told(ours[m], CAPS[m]) if ours[m] else "not run") + f"<br>paper: {number}"
+            (ordering.mean_told(ours[m], CAPS[m]) if ours[m] else "not run")
+            + f"<br>paper: {number}"
             for m, number in zip(METHODS, numbers, strict=True)
         ]
         lines.append(f"| {title} | {target} | " + " | ".join(told) + " |")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from papers import figures
+from papers import figures, ordering
 from papers.feddyn import runs
 from papers.feddyn.runs import METHODS, NAMES
 from papers.study import Asked, Cell, Found, Row, Study, Verdict
@@ -133,7 +133,7 @@ def rows(setting: Setting, found: Found) -> list[Row]:
     for target in reversed(setting.targets):
         paper = dict(zip(METHODS, setting.paper[target], strict=True))
         ours = setting.found(found, target)
-        verdict = runs.verdict(paper, ours)
+        verdict = ordering.verdict(paper, ours)
         if verdict is Verdict.AGREES and setting.elsewhere:
             verdict = Verdict.ORDER
         why = [runs.unlike(paper, ours), setting.why.get(target, ""), runs.missing(ours)]
@@ -166,7 +166,7 @@ def table(settings: Sequence[Setting], found: Found) -> str:
                 continue
             paper = dict(zip(METHODS, setting.paper[target], strict=True))
             cells = [
-                (runs.mean_told(ours[m], caps[m]) if ours[m] else "not run")
+                (ordering.mean_told(ours[m], caps[m]) if ours[m] else "not run")
                 + f"<br>paper: {runs.printed({m: paper[m]}, setting.cap).split()[-1]}"
                 for m in METHODS
             ]

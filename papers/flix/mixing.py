@@ -24,9 +24,11 @@ def initial(model: hf.Model, clients: hf.Clients, seed: int) -> Any:
 
 
 def _objective(model: hf.Model, alpha: Any, own: Any, examples: Any, x: Any) -> jax.Array:
-    deployed = tree.map(lambda g, i: alpha * g + (1 - alpha) * i, x, own)
-    losses = jax.vmap(model.loss)(deployed, examples)
-    return jnp.mean(losses)
+    def of_one(mine: Any, some: Any) -> jax.Array:
+        deployed = tree.map(lambda g, i: alpha * g + (1 - alpha) * i, x, mine)
+        return model.loss(deployed, some)
+
+    return jnp.mean(jax.vmap(of_one)(own, examples))
 
 
 @functools.partial(jax.jit, static_argnames="model")

@@ -19,8 +19,6 @@ HEART = Path("heart-disease")
 class Owned:
     """Examples, and which client each belongs to."""
 
-    name: str
-    about: str
     x: np.ndarray
     y: np.ndarray
     owner: np.ndarray
@@ -37,13 +35,9 @@ class Split:
     classes: int
 
 
-def people(folder: Path) -> Owned:
-    """HAPT's windows by person; handwritten digits by Dirichlet where it is absent."""
-    return activities(folder / HAPT) if (folder / HAPT).exists() else stand_in()
-
-
-def activities(file: Path) -> Owned:
-    """Windows of one person, recording and activity: mean, deviation, extremes, mean change."""
+def activities(folder: Path) -> Owned:
+    """HAPT's windows of one person, recording and activity: mean, deviation, extremes, mean change."""
+    file = folder / HAPT
     with np.load(file) as given:
         signals, label = given["signals"], given["label"]
         person, recording = given["subject"], given["experiment"]
@@ -60,40 +54,28 @@ def activities(file: Path) -> Owned:
     windows = signals[at[:, None] + np.arange(WINDOW)]
     change = np.abs(np.diff(windows, axis=1)).mean(axis=1)
     sides = (windows.mean(1), windows.std(1), windows.min(1), windows.max(1), change)
-    name = f"HAPT, {len(np.unique(person[at]))} people"
-    about = (
-        "activity recognition by person, like (b) (accelerometer and gyroscope, six activities, windows "
-        "of 2.56 seconds that do not overlap, 30 simple statistics of each)"
-    )
     x = np.concatenate(sides, axis=1)
-    return Owned(name, about, x, label[at] - 1, person[at], ACTIVITIES)
+    return Owned(x, label[at] - 1, person[at], ACTIVITIES)
 
 
 def stand_in(clients: int = 30, seed: int = 0) -> Owned:
-    """Handwritten digits, few classes per client."""
+    """Handwritten digits, few classes per client: for a quick run."""
     train, test = hf.data.digits(seed=seed)
     x, y = (np.concatenate(parts) for parts in zip(train, test, strict=True))
     parts = hf.data.partition.dirichlet(hf.Examples(x, y), clients, 0.3, seed=seed)
     owner = np.zeros(len(y), int)
     for i in range(clients):
         owner[parts.rows(i)] = i
-    about = "A STAND-IN for HAPT, whose file was not there: the ten digits, few of them per client"
-    return Owned("handwritten digits by Dirichlet", about, x, y, owner, 10)
+    return Owned(x, y, owner, 10)
 
 
-def hospitals(folder: Path) -> Owned | None:
-    """Heart disease by hospital, missing values as NaN; None where the files are absent."""
+def hospitals(folder: Path) -> Owned:
+    """Heart disease by hospital, missing values as NaN."""
     files = [folder / HEART / f"processed.{name}.data" for name in HOSPITALS]
-    if not all(file.exists() for file in files):
-        return None
     tables = [np.genfromtxt(f, delimiter=",", missing_values="?") for f in files]
     rows = np.concatenate(tables)
     owner = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
-    about = (
-        "like (a) (each hospital divided among 4 workers with at most 10 patients, missing values set to "
-        "the mean)"
-    )
-    return Owned("heart disease, four hospitals", about, rows[:, :-1], rows[:, -1] > 0, owner, 2)
+    return Owned(rows[:, :-1], rows[:, -1] > 0, owner, 2)
 
 
 def split(given: Owned, training: int, validation: int, seed: int) -> Split:

@@ -1,36 +1,37 @@
-"""Two kinds of sines fitted by mixtures of networks, with many points per client and with few.
+"""Two kinds of sines fitted by mixtures of networks: cells of figure 4's study.
 
 Beside the mixture of weights: the ensemble of predictions and optima shared in clusters, which the
 authors recommend for networks and for clients with little data.
 """
 
 import dataclasses
-import itertools
+import json
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jax import tree
 
 import holdfast as hf
+from holdfast.record.files import write_whole
 from papers.flix import mixing
-from papers.mixed.common import Watch, silent
+from papers.study import Asked, Values
 
 MODEL = hf.models.mlp_regression([40, 40])
-PROPORTIONS = ((6, 34), (10, 30), (14, 26), (18, 22))  # a fifth of the paper's clients
+PROPORTIONS = ((30, 170), (50, 150), (70, 130), (90, 110))  # of the two kinds among 200 clients
 UNEVEN = PROPORTIONS[0]  # where the paper's own optimiser is tried
 EVEN = PROPORTIONS[-1]  # where the remedies are tried
+FIFTH = 5  # experiments have a fifth of the clients
 MANY, FEW = 50, 10  # points of a client; the paper has 50
 TEST_POINTS = 2000
 ALPHAS = tuple(k / 10 for k in range(11))
 FEW_ALPHAS = (0.0, 0.2, 0.3, 0.4, 0.6, 1.0)  # for searches that take long
-DRAWS = 5  # of the two functions
 TOLERANCE = 1e-2 / 2  # the paper's for the squared error; the library's loss is half of that
-DESCENT_DRAWS, LENGTHS = 3, (300, 1000)  # of the paper's optimiser: draws, most steps of a search
 GROUP = hf.Local(0.05, steps=20, clip=1.0)  # what a client does in a round of its cluster
 GROUP_ROUNDS = 100
-WEIGHTS, ENSEMBLE = "mixture of weights", "ensemble of predictions"
+ENSEMBLE = "ensemble of predictions"
 CLUSTERS, TRUE_GROUPS = "optima of clusters (k-means)", "optima of the true groups"
 
 
@@ -55,31 +56,10 @@ class World:
     test: hf.Clients
     kinds: np.ndarray
 
-    def members(self, proportion: tuple[int, int]) -> np.ndarray:
+    def members(self, proportion: Sequence[int]) -> np.ndarray:
         """Who takes part in a proportion."""
         chosen = [np.flatnonzero(self.kinds == k)[:count] for k, count in enumerate(proportion)]
         return np.concatenate(chosen)
-
-
-@dataclasses.dataclass(frozen=True)
-class Curves:
-    """Test error of every draw and alpha, by points of a client and by proportion or remedy."""
-
-    alphas: tuple[float, ...]
-    by_proportion: dict[tuple[int, tuple[int, int]], np.ndarray]
-    by_remedy: dict[str, np.ndarray]  # with few points, for the even proportion
-    purity: np.ndarray  # share of clients whom k-means puts with their own kind
-    excess: np.ndarray  # gradient norm of each search at the server over its tolerance
-
-
-@dataclasses.dataclass(frozen=True)
-class Descent:
-    """The same by gradient descent with a line search, for the uneven proportion."""
-
-    alphas: tuple[float, ...]
-    error: np.ndarray
-    late: float  # share of searches at the server that did not reach the tolerance
-    late_clients: float  # the same for the clients' own searches
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,11 +83,11 @@ class Population:
         )
 
 
-def world(points: int, seed: int) -> World:
-    """Two functions a sin(x + b) drawn from the seed, and enough clients of each."""
+def world(points: int, seed: int, proportions: Sequence[Sequence[int]]) -> World:
+    """Two functions a sin(x + b) drawn from the seed, and enough clients of each for all proportions."""
     rng = np.random.default_rng(seed)
     amplitudes, phases = rng.uniform(0.1, 0.5, 2), rng.uniform(0, 2 * np.pi, 2)
-    most = np.max(PROPORTIONS, axis=0)
+    most = np.max(proportions, axis=0)
     kinds = np.repeat([0, 1], most)
 
     def examples(kind: int, count: int) -> hf.Examples:
@@ -170,74 +150,82 @@ def purity(labels: np.ndarray, kinds: np.ndarray) -> float:
     return max(agree, 1 - agree)
 
 
-class Sweeps:
-    """Test errors of all alphas, by name, one list per draw."""
-
-    def __init__(self, alphas: Sequence[float], total: int, watch: Watch) -> None:
-        self.alphas, self.total, self.watch = alphas, total, watch
-        self.errors: dict[Any, list[list[float]]] = {}
-        self.excess: list[float] = []
-        self.done = 0
-
-    def tell(self, what: Any) -> None:
-        """Say what is running."""
-        self.watch(f"sines, {what}", self.done, self.total)
-
-    def __call__(self, name: Any, error: Any, given: Population) -> None:
-        """All alphas of one population."""
-        self.tell(name)
-        found = [error(alpha, given) for alpha in self.alphas]
-        self.errors.setdefault(name, []).append([e for e, _ in found])
-        self.excess += [ratio for (_, ratio), a in zip(found, self.alphas, strict=True) if a]
-        self.done += 1
+def search_for(most_steps: int | None) -> Search:
+    """L-BFGS, or the paper's optimiser with at most so many steps."""
+    return quasi_newton if most_steps is None else descent(most_steps)
 
 
-def compare(
-    draws: int = DRAWS,
-    alphas: Sequence[float] = ALPHAS,
-    proportions: Sequence[tuple[int, int]] = PROPORTIONS,
-    points: Sequence[int] = (MANY, FEW),
-    group_rounds: int = GROUP_ROUNDS,
-    search: Search = quasi_newton,
-    watch: Watch = silent,
-) -> Curves:
-    """Every proportion, with many and with few points; for few and the even one the remedies."""
-    sweep = Sweeps(alphas, draws * (len(points) * len(proportions) + 3), watch)
-    shares = []
-    for seed, count in itertools.product(range(draws), points):
-        around = world(count, seed)
-        sweep.tell(f"local optima with {count} points")
-        everyone = prepare(around, seed, search)
-        for proportion in proportions:
-            given = everyone.of(around.members(proportion))
-            sweep((count, proportion), mixture_error, given)
-        if count != FEW:
-            continue
-        ids = around.members(EVEN)
-        given, kinds = everyone.of(ids), around.kinds[ids]
-        labels = hf.flix.cluster(given.optima, groups=2, seed=seed)
-        shares.append(purity(labels, kinds))
-        sweep(ENSEMBLE, ensemble_error, given)
-        for name, groups in ((CLUSTERS, labels), (TRUE_GROUPS, kinds)):
-            sweep(name, mixture_error, with_clusters(given, groups, group_rounds, seed))
-    arrays = {name: np.array(lists) for name, lists in sweep.errors.items()}
-    remedies = {name: arrays.pop(name) for name in (ENSEMBLE, CLUSTERS, TRUE_GROUPS)}
-    return Curves(tuple(alphas), arrays, remedies, np.array(shares), np.array(sweep.excess))
+def errors(
+    proportions: Sequence[Sequence[int]],
+    points: int,
+    draw: int,
+    alphas: Sequence[float],
+    most_steps: int | None,
+    *,
+    asked: Asked,
+    folder: Path,
+) -> Values:
+    """The mixture's test error by proportion and alpha, and the share of searches that stopped too early."""
+    around = world(points, draw, proportions)
+    everyone = prepare(around, draw, search_for(most_steps))
+    found = _Kept(folder / "errors.json")
+    for proportion in proportions:
+        given = everyone.of(around.members(proportion))
+        found.add(f"{proportion[0]}:{proportion[1]}", mixture_error, alphas, given)
+    norms = everyone.optima.gradient_norms
+    return found.values | {"late_clients": round(float(np.mean(norms > TOLERANCE)), 3)}
 
 
-def compare_descent(max_steps: int, draws: int = DESCENT_DRAWS, watch: Watch = silent) -> Descent:
-    """The paper's optimiser on its number of points."""
-    sweep = Sweeps(FEW_ALPHAS, draws, watch)
-    norms = []
-    for seed in range(draws):
-        around = world(MANY, seed)
-        sweep.tell("gradient descent, local optima")
-        given = prepare(around, seed, descent(max_steps)).of(around.members(UNEVEN))
-        norms.append(given.optima.gradient_norms)
-        sweep("gradient descent", mixture_error, given)
-    return Descent(
-        FEW_ALPHAS,
-        np.array(sweep.errors["gradient descent"]),
-        float(np.mean(np.array(sweep.excess) > 1)),
-        float(np.mean(np.array(norms) > TOLERANCE)),
-    )
+def remedies(
+    proportion: Sequence[int],
+    draw: int,
+    alphas: Sequence[float],
+    rounds: int,
+    *,
+    asked: Asked,
+    folder: Path,
+) -> Values:
+    """The ensemble, and optima shared in clusters, with few points."""
+    around = world(FEW, draw, [proportion])
+    given = prepare(around, draw, quasi_newton)
+    labels = hf.flix.cluster(given.optima, groups=2, seed=draw)
+    found = _Kept(folder / "errors.json")
+    found.add(ENSEMBLE, ensemble_error, alphas, given)
+    for name, groups in ((CLUSTERS, labels), (TRUE_GROUPS, around.kinds)):
+        found.add(name, mixture_error, alphas, with_clusters(given, groups, rounds, draw))
+    return found.values | {"purity": round(purity(labels, around.kinds), 3)}
+
+
+class _Kept:
+    """Test errors of all alphas by name, kept as they are found."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.found: dict[str, list[tuple[float, float]]] = (
+            json.loads(path.read_text()) if path.exists() else {}
+        )
+
+    def add(
+        self,
+        name: str,
+        error: Callable[[float, Population], tuple[float, float]],
+        alphas: Sequence[float],
+        given: Population,
+    ) -> None:
+        """All alphas of one population; what is there is left."""
+        pairs = self.found.setdefault(name, [])
+        for alpha in alphas[len(pairs) :]:
+            pairs.append(error(alpha, given))
+            write_whole(self.path, json.dumps(self.found))
+
+    @property
+    def values(self) -> Values:
+        """Errors, and of the searches at the server the share that missed the tolerance."""
+        excess = [ratio for pairs in self.found.values() for _, ratio in pairs if ratio]
+        return {
+            "errors": {
+                name: [float(f"{error:.4g}") for error, _ in pairs]
+                for name, pairs in self.found.items()
+            },
+            "late": round(float(np.mean(np.array(excess) > 1)), 3),
+        }

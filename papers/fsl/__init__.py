@@ -1,1 +1,1 @@
-"""Federated learning with server learning (Mai, La and Zhang, 2022): a runnable study."""
+"""Federated learning with server learning (Mai, La and Zhang, 2022): studies of its tables and figures."""

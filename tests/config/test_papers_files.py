@@ -47,6 +47,16 @@ def _whole(n, length, symbols, y_length=None):
     return hf.Examples(x.astype(np.int32), y.astype(np.int32))
 
 
+def _tagged(n, words, tags):
+    """Several tags for each post."""
+
+    def posts(count):
+        tagged = np.random.default_rng(0).integers(0, 2, (count, tags))
+        return _examples(count, (words,), 2)._replace(y=tagged.astype(np.int32))
+
+    return _owned(posts(n), posts(100), classes=tags)
+
+
 # What their loaders return, smaller and with other numbers in it.
 STAND_INS = {
     "mnist": lambda: _images((28, 28, 1), 10),
@@ -60,6 +70,7 @@ STAND_INS = {
         _whole(1000, 80, 80), _whole(100, 80, 80), classes=80, vocabulary=80
     ),
     "text": lambda: _owned(_whole(1000, 100, 91, 100), _whole(100, 100, 91, 100), vocabulary=91),
+    "stack_overflow": lambda: _tagged(1000, 30, 20),
     "movielens_1m": lambda: _owned(_whole(3900, 10, 3953), _whole(100, 10, 3953), 1),
     "libsvm_set": lambda: hf.data.Dataset(
         _examples(1000, (112,), 2), _examples(100, (112,), 2), classes=2

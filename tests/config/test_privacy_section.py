@@ -69,10 +69,16 @@ def test_the_guarantee_is_in_the_folder_and_in_the_report(tmp_path):
     again = CliRunner().invoke(app, ["resume", str(out)], catch_exceptions=False)
     assert again.exit_code == 0, again.output
     assert private.privacy() == told
-    facts = content(load([out]))["settings"][0]["facts"]
-    said = [fact for fact in facts if fact["about"].startswith("Privacy")]
-    assert [fact["about"] for fact in said] == ["Privacy of FedDyn"]
-    assert told["sentence"] in said[0]["text"]
+    said = content(load([out]))["privacy"]
+    (words,) = said["words"]
+    assert words["methods"] == [0]
+    assert told["sentence"] in words["text"]
+    assert "over 6 expected clients" in words["text"]
+    cells = dict(zip(said["columns"], said["rows"][0], strict=True))
+    assert cells["epsilon"]["value"] == told["epsilon"]
+    assert cells["over"]["text"] == f"{told['rounds']} rounds"
+    # Nothing of training alone leaves a client.
+    assert said["rows"][1] is None
 
 
 def test_noise_is_found_for_the_rounds_of_the_file(tmp_path):
@@ -94,11 +100,9 @@ def test_local_noise_of_every_reply(tmp_path):
     # Noise was found for a client that is there in all five rounds, and nobody was.
     assert 0 < told["rounds"] <= 5
     assert told["noise_in_reply"] == told["noise_multiplier"] * 0.5
-    facts = content(load([out]))["settings"][0]["facts"]
-    said = [fact["text"] for fact in facts if fact["about"].startswith("Privacy")]
-    assert len(said) == 1
-    assert "towards the server too" in said[0]
-    assert "in every number of every reply" in said[0]
+    (said,) = content(load([out]))["privacy"]["words"]
+    assert "towards the server too" in said["text"]
+    assert "in every number of every reply" in said["text"]
 
 
 def test_noise_in_every_step_for_examples(tmp_path):
@@ -126,11 +130,9 @@ def test_noise_in_every_step_for_examples(tmp_path):
     told = RunFolder.open(out).seeds(dyn.folder)[0].privacy()
     assert told["unit"] == "example"
     assert told["noise_in_step"] == pytest.approx(2.0 * 0.5 / 8)
-    facts = content(load([out]))["settings"][0]["facts"]
-    said = [fact["text"] for fact in facts if fact["about"].startswith("Privacy")]
-    assert len(said) == 1
-    assert "for each of its examples" in said[0]
-    assert "in every number of the gradient of a local step" in said[0]
+    (said,) = content(load([out]))["privacy"]["words"]
+    assert "for each of its examples" in said["text"]
+    assert "in every number of the gradient of a local step" in said["text"]
     for change, message in (
         ("privacy.secret='s'", "is for unit"),
         ("privacy.noise='local'", "is for unit"),
@@ -157,3 +159,18 @@ def test_noise_in_every_step_for_examples(tmp_path):
 def test_what_cannot_work_is_refused(tmp_path, change, message):
     with pytest.raises(ExperimentFileError, match=message):
         made(tmp_path, change)
+
+
+def test_noise_that_is_taken_back_is_in_files(tmp_path):
+    turns = str([[k, k + 4, k + 8] for k in range(4)])
+    changes = [f'cohort={{ name = "schedule", rounds = {turns} }}', "privacy.correlated.bands=2"]
+    with pytest.raises(ExperimentFileError, match="accountant='rdp'"):
+        made(tmp_path, *changes)
+    given = made(
+        tmp_path, *changes, "privacy={ clip = 0.5, delta = 1e-3, epsilon = 9.0, correlated = {} }"
+    )
+    wire = given.methods[0].algorithm.wire
+    assert wire.rounds == 5
+    assert wire.correlated == hf.privacy.Banded()
+    with pytest.raises(ExperimentFileError, match='`correlated` is for noise = "central"'):
+        made(tmp_path, *changes, 'privacy.noise="local"')

@@ -78,7 +78,7 @@ def test_in_spite_of_lost_replies_and_servers_that_end(simulated, tmp_path):
             hf.deploy.run(
                 stopping(), Troubled(there), 10, tmp_path / "run", patience=QUICK, on_round=end
             )
-    run = hf.deploy.run(stopping(), InProcess(there), 10, tmp_path / "run")
+    run = hf.deploy.run(stopping(), InProcess(there), 10, tmp_path / "run", patience=QUICK)
     require_best(run, there, simulated)
 
 

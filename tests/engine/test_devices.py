@@ -5,7 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-CODE = """
+import pytest
+
+# Names are dealt to so many processes, since this is mostly compilation.
+PARTS = 3
+SAME = """
 import tempfile
 import jax
 jax.config.update("jax_num_cpu_devices", 2)
@@ -26,10 +30,9 @@ LARGER = (
 assert len(jax.devices()) == 2
 clients, local = tiny_clients(), hf.Local(0.1, epochs=2, batch_size=4)
 server = hf.Server(clients[0], hf.Local(0.1, steps=2))
-for name, algorithm in ALGORITHMS.items():
-    if "," in name:  # a variant of a name
-        continue
-    states = []
+names = [name for name in ALGORITHMS if "," not in name]  # the others are variants of a name
+for name in names[PART::PARTS]:
+    algorithm, states = ALGORITHMS[name], []
     ways = [(1, {}), (2, {})]
     if name == "feddc":  # gathered examples; rows on one of two devices; renewed in place
         ways += [(2, {"storage": hf.Storage(device=d)}) for d in (0, "1 MB")] + [(2, LARGE)]
@@ -67,6 +70,13 @@ for name, algorithm in ALGORITHMS.items():
         states.append(jax.tree.leaves(_everything(run.state)))
     for other in states[1:]:
         assert all(np.array_equal(a, b) for a, b in zip(states[0], other, strict=True)), name
+"""
+OTHERS = """
+import jax
+jax.config.update("jax_num_cpu_devices", 2)
+import numpy as np
+import holdfast as hf
+from holdfast.testing import _everything
 # Populations that train differently, add each other's gradients, and are not all there.
 from tests.engine.test_unlike_populations import joined
 both, bits = joined(cohort=hf.cohorts.fixed(2)), []
@@ -103,15 +113,14 @@ except hf.HoldfastError as error:
     assert "power of two" in str(error)
 else:
     raise AssertionError("three devices")
-print("same")
 """
 
 
-def test_the_same_bits_on_one_device_and_on_two_and_on_disk_and_resumed():
+def require_same(code):
     root = Path(__file__).parents[2]
     # Programs as users get them: the tests' own setting rounds FedAdam alike on all devices.
     found = subprocess.run(
-        [sys.executable, "-c", CODE],
+        [sys.executable, "-c", f'{code}\nprint("same")'],
         cwd=root,
         env={**os.environ, "XLA_FLAGS": ""},
         capture_output=True,
@@ -119,3 +128,14 @@ def test_the_same_bits_on_one_device_and_on_two_and_on_disk_and_resumed():
         check=False,
     )
     assert found.stdout == "same\n", found.stderr[-2000:]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(PARTS))
+def test_the_same_bits_on_one_device_and_on_two_and_on_disk_and_resumed(part):
+    require_same(f"PART, PARTS = {part}, {PARTS}\n{SAME}")
+
+
+@pytest.mark.long
+def test_the_same_bits_of_populations_best_rounds_and_clients_taken_together():
+    require_same(OTHERS)

@@ -107,6 +107,7 @@ def stop_after(process: subprocess.Popen, folder: Path, rounds: int, how: int) -
     return said.decode()
 
 
+@pytest.mark.long
 def test_stopped_and_killed_it_ends_in_the_same_bits(tmp_path):
     (tmp_path / "experiment.toml").write_text(FILE)
     ends_well(start("run", "experiment.toml", "--out", "whole", cwd=tmp_path))

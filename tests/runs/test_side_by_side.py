@@ -109,6 +109,7 @@ class Waits:
 """
 
 
+@pytest.mark.long
 def test_kills_of_workers_and_launchers_lose_nothing(tmp_path):
     """Every run is saved in round 6 and waits in round 8, until the gate is open."""
     waiting = '[[evaluate.also]]\nname = "waits.py:Waits"\n'

@@ -268,7 +268,7 @@ def test_the_replica_follows_the_model(x64):
 
 def test_a_wrapper_follows_its_inner_wire_in_every_member():
     # These are about the wrapper itself.
-    own = ("inside", "beginning", "informed")
+    own = ("inside", "beginning", "informed", "change")
     members = [name for name in dir(hf.Wire) if not name.startswith("_") and name not in own]
 
     class Named(hf.Wire):
@@ -283,3 +283,5 @@ def test_a_wrapper_follows_its_inner_wire_in_every_member():
     assert {n: f() if callable(f) else f for n, f in found.items()} == {n: n for n in members}
     assert wrapped.inside(hf.State(1, 2)) == ((wrapped.inner, hf.State(1, 2)),)
     assert wrapped.informed("of a round") == WireWrapper("of a round")
+    # Sites keep copies by the outermost wire alone.
+    assert wrapped.change("broadcast", (), None) == ()

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.cli.console import err, out
-from holdfast.record.progress import of_command
 
 # The first of these that sites or server measure is shown beside the bar.
 _METRICS = ("personal_accuracy", "accuracy", "personal_loss", "loss")
@@ -20,6 +19,9 @@ def show(lines: Iterable[str], name: str, rounds: int) -> None:
 
     What Flower says of itself is left out.
     """
+    # Its module imports JAX, which help and names do without.
+    from holdfast.record.progress import of_command
+
     total, record = 0.0, dict[str, Any]()
     with of_command(err, 1, rounds, *_METRICS) as progress:
         progress.begin(name, "waiting for sites")

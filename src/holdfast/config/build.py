@@ -50,7 +50,7 @@ from holdfast.evaluate.protocol import declared_by
 from holdfast.metrics import Metric, greater_is_better
 from holdfast.metrics.metric import Directions, check_target
 from holdfast.models import Model
-from holdfast.privacy import ExampleLevel, Gaussian, LocalGaussian, Quantile
+from holdfast.privacy import Banded, ExampleLevel, Gaussian, LocalGaussian, Quantile
 from holdfast.record.identity import digest
 from holdfast.rules import AdaptiveClip
 from holdfast.sweeps.naming import folder_name, label
@@ -462,7 +462,14 @@ def _private(file: ExperimentFile, algorithm: Algorithm) -> Algorithm:
     if given.pop("unit", "client") == "example":
         return algorithm
     local = given.pop("noise", "central") == "local"
-    for key in ("max_examples", "mean_examples", "quantile", "secret", "rounds"):
+    for key in (
+        "max_examples",
+        "mean_examples",
+        "quantile",
+        "correlated",
+        "secret",
+        "rounds",
+    ):
         if local and key in given:
             raise file.error(
                 (*at, key), f'privacy: `{key}` is for noise = "central"; leave it out.'
@@ -471,7 +478,7 @@ def _private(file: ExperimentFile, algorithm: Algorithm) -> Algorithm:
         raise file.error(
             (*at, "replies"), 'privacy: `replies` is for noise = "local"; give `rounds`.'
         )
-    if "noise_multiplier" not in given:
+    if "noise_multiplier" not in given or "correlated" in given:
         # What the noise is found for is known before the run.
         given.setdefault("replies" if local else "rounds", file.values["rounds"])
     if "secret" in given:
@@ -480,7 +487,8 @@ def _private(file: ExperimentFile, algorithm: Algorithm) -> Algorithm:
         if local:
             return LocalGaussian(**given).beside(algorithm)
         quantile = Quantile(**given.pop("quantile")) if "quantile" in given else None
-        return Gaussian(**given, quantile=quantile).beside(algorithm)
+        correlated = Banded(**given.pop("correlated")) if "correlated" in given else None
+        return Gaussian(**given, quantile=quantile, correlated=correlated).beside(algorithm)
 
 
 def _privacy(file: ExperimentFile) -> tuple[KeyPath, dict[str, Any]]:

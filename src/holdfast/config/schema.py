@@ -193,6 +193,14 @@ class QuantileSection(BaseModel):
     noise: _Above | None = None  # of the count
 
 
+class CorrelatedSection(BaseModel):
+    """Noise that later rounds take back in part, for cohorts by a schedule."""
+
+    model_config = _SECTION
+    bands: Count | None = None  # rounds it is correlated over
+    separation: Count | None = None  # rounds between two of any client, checked
+
+
 class PrivacySection(BaseModel):
     """Noise in what the server makes of replies, in every reply or in every local step, and the budget: of
     `hf.privacy.Gaussian`, `LocalGaussian` and `ExampleLevel`."""
@@ -211,6 +219,7 @@ class PrivacySection(BaseModel):
     accountant: Literal["pld", "rdp"] | None = None
     secret: StrictStr | None = None  # a file of random bytes
     quantile: QuantileSection | None = None
+    correlated: CorrelatedSection | None = None
 
 
 class MetricSection(BaseModel):

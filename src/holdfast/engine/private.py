@@ -20,7 +20,8 @@ from holdfast.engine.private_checks import (
 )
 from holdfast.engine.protocol import RemoteEngine
 from holdfast.errors import HoldfastError
-from holdfast.privacy.account import Scheme, noise_multiplier, scheme_of
+from holdfast.privacy.account import Scheme, known_cohorts, noise_multiplier, scheme_of
+from holdfast.privacy.banded import Banded, coefficients_for, moved, separation_of
 from holdfast.privacy.gaussian import Gaussian
 from holdfast.privacy.guarantee import Account, Guarantee
 from holdfast.privacy.local import LocalGaussian
@@ -59,7 +60,8 @@ def with_rounds(given: Experiment, rounds: int) -> Experiment:
     given = private_examples.with_rounds(given, rounds)
     algorithm = given.algorithm
     own = noise_in(algorithm.wire) if isinstance(algorithm, Algorithm) else None
-    if own is None or own.noise_multiplier is not None or rounds == 0:
+    correlated = isinstance(own, Gaussian) and own.correlated is not None
+    if own is None or rounds == 0 or (own.noise_multiplier is not None and not correlated):
         return given
     if isinstance(own, LocalGaussian):
         planned: Any = own if own.replies else dataclasses.replace(own, replies=rounds)
@@ -98,7 +100,10 @@ def settled(
         return _with(algorithm, whole), cohort, account
     check_method(given, algorithm, own, waiting)
     check_weighting(algorithm, own)
-    scheme = scheme_of(cohort, population)
+    if own.correlated is None:
+        scheme = scheme_of(cohort, population)
+    else:
+        own, scheme = _correlated(own, own.correlated, cohort, batches.able)
     if isinstance(given.engine, RemoteEngine):
         check_deployed(own, scheme.kind)
     account = _account(own, scheme, own.rounds)
@@ -109,6 +114,40 @@ def settled(
     if isinstance(cohort, Bernoulli):
         cohort = dataclasses.replace(cohort, may_be_empty=True)
     return _with(algorithm, whole), cohort, account
+
+
+def _correlated(
+    own: Gaussian, banded: Banded, cohort: Cohort, able: np.ndarray
+) -> tuple[Gaussian, Scheme]:
+    """The noise with its coefficients, and how much a client moves of these cohorts."""
+    if own.rounds is None:
+        raise HoldfastError(
+            "Gaussian: noise is correlated, and not for how many rounds; give rounds=100, or "
+            "simulate(rounds=...).",
+            about=("rounds",),
+        )
+    if own.accountant == "rdp":
+        raise HoldfastError(
+            "Gaussian: accountant='rdp', and all rounds of correlated noise are one Gaussian mechanism, "
+            "whose curve is known; leave it out.",
+            about=("accountant",),
+        )
+    cohorts = known_cohorts(cohort, able, own.rounds)
+    found, client = separation_of(cohorts)
+    least = max(banded.bands or 1, banded.separation or 1)
+    if found < least:
+        asked = "bands" if least == banded.bands else "separation"
+        raise HoldfastError(
+            f"Banded: {asked}={least}, and client {client} comes back after {found} "
+            f"{'round' if found == 1 else 'rounds'}; give at most {found}, or cohorts in which clients come "
+            f"back later.",
+            about=(asked,),
+        )
+    coefficients = banded.coefficients or coefficients_for(banded.bands or found, own.rounds)
+    whole = dataclasses.replace(banded, coefficients=coefficients)
+    size = len(cohorts[0])
+    scheme = Scheme("planned", len(able), size / len(able), moved(coefficients, cohorts))
+    return dataclasses.replace(own, correlated=whole), scheme
 
 
 def _with(algorithm: Algorithm, noise: Gaussian | LocalGaussian) -> Algorithm:
@@ -186,6 +225,8 @@ def guarantee(wire: Wire, account: Account, count: int) -> Guarantee:
     """What so many rounds or replies guarantee, and the noise it took; of a clip that changes, the first."""
     own: Any = hyper.at_round(noise_in(wire), 0)
     over = 1.0 if account.by_client else own.clients
+    if account.scheme.kind == "planned":
+        over = over * own.correlated.coefficients[0]
     return account.guarantee(count, float(own.clip), float(own.deviation / over))
 
 

@@ -117,6 +117,11 @@ def check_weighting(algorithm: Algorithm, own: Gaussian) -> None:
 
 def check_deployed(own: Gaussian, kind: str) -> None:
     """Sites are told the seed, so nothing may rest on it."""
+    if own.correlated is not None:
+        raise HoldfastError(
+            "Gaussian: sites are not told of correlated noise; use it in simulations alone.",
+            about=("correlated",),
+        )
     if kind != "everyone":
         raise HoldfastError(
             "Gaussian: sites are told the seed, from which they know who takes part in a round, so that "

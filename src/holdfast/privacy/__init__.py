@@ -1,6 +1,7 @@
 """Differential privacy: what can be learnt of one client from all that a run releases."""
 
 from holdfast.privacy.account import Scheme, epsilon, noise_multiplier, scheme_of
+from holdfast.privacy.banded import Banded
 from holdfast.privacy.example import ExampleLevel
 from holdfast.privacy.gaussian import Gaussian, Quantile
 from holdfast.privacy.guarantee import Account, Guarantee
@@ -8,6 +9,7 @@ from holdfast.privacy.local import LocalGaussian
 
 __all__ = [
     "Account",
+    "Banded",
     "ExampleLevel",
     "Gaussian",
     "Guarantee",

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from holdfast.cohorts import Bernoulli, Cohort, Everyone, Fixed
+from holdfast.cohorts import Bernoulli, Cohort, Everyone, Fixed, Schedule
 from holdfast.errors import HoldfastError
 from holdfast.privacy.asked import Accountant
 
@@ -32,15 +32,18 @@ class Scheme:
     """How a round's clients are drawn, as far as the account depends on it.
 
     Args:
-        kind: each by a coin of its own, a fixed number, or everyone; local where clients add the noise to
-            replies, example where they add it to their steps, and how they are drawn is of no use.
+        kind: each by a coin of its own, a fixed number, everyone, or a plan that is known beforehand; local
+            where clients add the noise to replies, example where they add it to their steps, and how they
+            are drawn is of no use.
         population: clients with data.
         probability: that one takes part.
+        moved: with a plan, what one client moves all rounds up to each by, over what it moves one by.
     """
 
-    kind: Literal["poisson", "fixed", "everyone", "local", "example"]
+    kind: Literal["poisson", "fixed", "everyone", "planned", "local", "example"]
     population: int
     probability: float = 1.0
+    moved: tuple[float, ...] = ()
 
     @property
     def expected(self) -> float:
@@ -68,10 +71,14 @@ class Scheme:
         """The tighter that knows it."""
         return "rdp" if self.kind == "fixed" else "pld"
 
-    def effective(self, noise_multiplier: float) -> float:
-        """The noise over the distance of two outcomes that must not be told apart."""
+    def effective(self, noise_multiplier: float, rounds: int) -> float:
+        """The noise over the distance of two outcomes of so many rounds, as one Gaussian mechanism."""
+        if self.kind == "planned":
+            # A round in which nobody came yet tells nothing.
+            apart = self.moved[rounds - 1]
+            return noise_multiplier / apart if apart else math.inf
         # Between two bounded replies of a client lie two clips.
-        return noise_multiplier / 2 if self.kind == "local" else noise_multiplier
+        return noise_multiplier / (2 if self.kind == "local" else 1) / math.sqrt(rounds)
 
 
 def scheme_of(cohort: Cohort, population: int) -> Scheme:
@@ -85,11 +92,34 @@ def scheme_of(cohort: Cohort, population: int) -> Scheme:
         if cohort.probability == 1:
             return Scheme("everyone", population)
         return Scheme("poisson", population, cohort.probability)
+    hint = "; a schedule takes correlated=hf.privacy.Banded()" if type(cohort) is Schedule else ""
     raise HoldfastError(
         f"Gaussian: the cohort {type(cohort).__name__} draws some clients more often than others or by a "
-        f"rule of its own, and no account of that is known; use hf.cohorts.bernoulli, fixed or everyone.",
+        f"rule of its own, and no account of that is known; use hf.cohorts.bernoulli, fixed or "
+        f"everyone{hint}.",
         about=("cohort",),
     )
+
+
+def known_cohorts(cohort: Cohort, able: np.ndarray, rounds: int) -> list[np.ndarray]:
+    """Who takes part in each of so many rounds, where that is known beforehand."""
+    if type(cohort) not in (Schedule, Everyone):
+        raise HoldfastError(
+            f"Gaussian: noise is correlated, and how it protects a client follows from the rounds in which "
+            f"it comes, which {type(cohort).__name__} draws by lot; use hf.cohorts.schedule, or leave "
+            f"correlated out.",
+            about=("cohort",),
+        )
+    # A cohort that is known beforehand draws nothing.
+    found = [cohort.draw(t, able, np.random.default_rng(0)) for t in range(rounds)]
+    sizes = sorted({len(clients) for clients in found})
+    if len(sizes) > 1 or sizes == [0]:
+        raise HoldfastError(
+            f"Gaussian: the schedule has rounds of {sizes[0]} to {sizes[-1]} clients with data, and sums are "
+            f"divided by one number; give rounds of one size.",
+            about=("cohort",),
+        )
+    return found
 
 
 def library() -> Any:
@@ -125,7 +155,7 @@ def event(scheme: Scheme, noise_multiplier: float) -> Any:
         # Half: between two sums in which one client is replaced lies twice what one moves them by.
         inside = dp.GaussianDpEvent(noise_multiplier / 2)
         return dp.SampledWithoutReplacementDpEvent(scheme.population, size, inside)
-    gaussian = dp.GaussianDpEvent(scheme.effective(noise_multiplier))
+    gaussian = dp.GaussianDpEvent(scheme.effective(noise_multiplier, 1))
     if not scheme.amplified:
         return gaussian
     return dp.PoissonSampledDpEvent(scheme.probability, gaussian)
@@ -183,8 +213,8 @@ def epsilon(
     if not scheme.amplified:
         # All rounds together are one Gaussian mechanism, whose curve is known: no grid, and no time.
         with np.errstate(divide="ignore"):
-            sigma = scheme.effective(noise_multiplier) / math.sqrt(rounds)
-            return float(library().get_epsilon_gaussian(sigma, delta))
+            sigma = scheme.effective(noise_multiplier, rounds)
+            return 0.0 if sigma == math.inf else float(library().get_epsilon_gaussian(sigma, delta))
     whole = _pld_of_round(scheme, noise_multiplier, grid).self_compose(rounds)
     none = library().pld.privacy_loss_distribution.identity(grid)
     return float(none.compose(whole).get_epsilon_for_delta(delta))

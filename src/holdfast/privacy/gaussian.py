@@ -19,8 +19,9 @@ from holdfast.core.struct import Struct, static
 from holdfast.core.wire import OnSite, Wire
 from holdfast.errors import HoldfastError
 from holdfast.privacy.asked import Accountant, check_asked, check_real, noisy
+from holdfast.privacy.banded import Banded, Fresh, Remembering
 from holdfast.privacy.bound import bounded
-from holdfast.trees import Number, Tree, float_type
+from holdfast.trees import Number, Tree, add, float_type
 from holdfast.wires.wrapper import WireWrapper
 
 
@@ -101,6 +102,8 @@ class Gaussian(WireWrapper):
         mean_examples: with `weighting="examples"`, what sums are divided by for each client: a number that
             is public, such as a guess at the mean of what clients count for.
         quantile: lets the clip follow a quantile of the norms.
+        correlated: `hf.privacy.Banded`, noise that later rounds take back in part, for cohorts that are known
+            beforehand.
         accountant: `"pld"` or `"rdp"`; unless given, the tighter that knows the cohort.
         secret: a file of at least 16 random bytes, from which noise is drawn instead of the seed alone.
         clients: how many are expected in a round; found when the run begins.
@@ -134,6 +137,7 @@ class Gaussian(WireWrapper):
     max_examples: Hyper | None = dataclasses.field(default=None, kw_only=True)
     mean_examples: Hyper | None = dataclasses.field(default=None, kw_only=True)
     quantile: Quantile | None = dataclasses.field(default=None, kw_only=True)
+    correlated: Banded | None = dataclasses.field(default=None, kw_only=True)
     accountant: Accountant | None = static(default=None, kw_only=True)
     # Not part of the description by which a run goes on, nor of anything that is printed.
     secret: str | None = static(default=None, kw_only=True, repr=False)
@@ -146,6 +150,12 @@ class Gaussian(WireWrapper):
                 "Gaussian: clip is a schedule and quantile moves it; give one number to begin with, or "
                 "leave quantile out.",
                 about=("clip",),
+            )
+        if self.correlated is not None and (callable(self.clip) or self.quantile is not None):
+            raise HoldfastError(
+                "Gaussian: correlated noise is taken back in later rounds, so that all must have one clip; "
+                "give clip as a number, and no quantile.",
+                about=("clip" if callable(self.clip) else "quantile",),
             )
 
     @property
@@ -163,18 +173,26 @@ class Gaussian(WireWrapper):
 
     @property
     def deviation(self) -> Any:
-        """The standard deviation of the noise in the sum of replies."""
+        """The standard deviation of the noise in the sum of replies; if it is correlated, of fresh noise."""
         z: Any = self.noise_multiplier
         if self.quantile is not None:
             z = (z**-2 - (2 * self.count_noise) ** -2) ** -0.5
         return z * self.clip * self.most
 
     def inside(self, state: State) -> tuple[tuple[Wire, State], ...]:
-        own = state if self.quantile is None else state._replace(server=state.server.inner)
+        own = state._replace(server=state.server.inner) if self._remembers else state
         return ((self.inner, own),)
+
+    @property
+    def _remembers(self) -> bool:
+        """Whether the server's state is more than that of the inner wire."""
+        return self.quantile is not None or self.correlated is not None
 
     def init(self, payload: Tree, broadcast: Tree) -> State:
         inner = self.inner.init(payload, broadcast)
+        if self.correlated is not None:
+            past = self.correlated.nothing(payload)
+            return State(server=Remembering(past, inner.server), client=inner.client)
         if self.quantile is None:
             return inner
         clip = jnp.asarray(self.clip, float_type(payload))
@@ -193,7 +211,7 @@ class Gaussian(WireWrapper):
         return host_key(int.from_bytes(hashlib.sha256(words).digest()[:8]) >> 2)
 
     def send(self, broadcast: Tree, state: Tree, key: jax.Array) -> tuple[Tree, Tree]:
-        if self.quantile is None:
+        if not self._remembers:
             return self.inner.send(broadcast, state, key)
         received, inner = self.inner.send(broadcast, state.inner, key)
         return received, state._replace(inner=inner)
@@ -214,7 +232,10 @@ class Gaussian(WireWrapper):
     ) -> tuple[Tree, jax.Array]:
         assert key is not None
         deviations: Any = self.deviation
-        if self.quantile is None:
+        noised: Any
+        if self.correlated is not None:
+            noised = Fresh(total, noisy(tree.map(jnp.zeros_like, total), deviations, key))
+        elif self.quantile is None:
             noised = noisy(total, deviations, key)
         else:
             first, second = jax.random.split(key)
@@ -224,6 +245,10 @@ class Gaussian(WireWrapper):
         return tree.map(lambda a: a / expected.astype(a.dtype), noised), expected
 
     def decode(self, mean: Tree, state: Tree, share: Number) -> tuple[Tree, Tree]:
+        if self.correlated is not None:
+            noise, past = self.correlated.after(mean.noise, state.past)
+            payload, inner = self.inner.decode(add(mean.payload, noise), state.inner, share)
+            return payload, Remembering(past, inner)
         if self.quantile is None:
             return self.inner.decode(mean, state, share)
         payload, inner = self.inner.decode(mean.payload, state.inner, share)

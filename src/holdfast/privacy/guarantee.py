@@ -91,17 +91,18 @@ class Account:
 
     @functools.cached_property
     def rounds(self) -> int | None:
-        """How many rounds, replies or passes the budget is for; None without one."""
+        """How many rounds, replies or passes the budget or the plan is for; None without either."""
+        most = len(self.scheme.moved)
         if self.budget is None:
-            return None
+            return most or None
         if self.planned is not None and self.epsilon(self.planned) <= self.budget:
             # Noise was found for these; a round more may fit by rounding, and would not be as planned.
             return self.planned
         low, high = 0, 1
         while self.epsilon(high) <= self.budget:
-            low, high = high, 2 * high
-            if high > _MOST_ROUNDS:
-                return low
+            if high in (most, _MOST_ROUNDS):
+                return high
+            low, high = high, min(2 * high, most or _MOST_ROUNDS)
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if self.epsilon(middle) <= self.budget else (low, middle)
@@ -111,6 +112,8 @@ class Account:
         """Why there can be no further round; None if there can."""
         if self.rounds is None or rounds + self.per_round <= self.rounds:
             return None
+        if self.budget is None or rounds == len(self.scheme.moved):
+            return f"the {rounds} rounds for which the noise is correlated are over"
         return (
             f"the privacy budget is spent: epsilon {self.epsilon(rounds):.4g} of {self.budget:g} at "
             f"delta {self.delta:g} after {rounds} {self.counted}"
@@ -176,5 +179,9 @@ class Account:
             f"({self.epsilon(rounds):.4g}, {self.delta:g})-differentially private for a client with all its "
             f"data: whether {self.scheme.adjacency} changes the probability of any outcome by a factor of at "
             f"most e to the epsilon, but for a chance of delta. The server is trusted with single replies, "
-            f"with who took part and with the seed."
+            + (
+                "and with the seed; in which rounds a client takes part is public."
+                if self.scheme.kind == "planned"
+                else "with who took part and with the seed."
+            )
         )

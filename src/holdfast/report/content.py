@@ -57,10 +57,7 @@ def content(results: Results, appearance: Appearance = PLAIN) -> dict[str, Any]:
         "settings": [
             {
                 "folder": str(f.path),
-                "facts": [
-                    *(vars(fact) for fact in setting(f, appearance)),
-                    *(vars(fact) for fact in privacy.guarantees(results, f, appearance)),
-                ],
+                "facts": [vars(fact) for fact in setting(f, appearance)],
             }
             for f in results.folders
         ],
@@ -87,6 +84,7 @@ def content(results: Results, appearance: Appearance = PLAIN) -> dict[str, Any]:
         "classes": evidence.classes(results),
         "drift": drift.drift(results, tables),
         "confidence": confidence.confidence(results),
+        "privacy": privacy.privacy(results),
         "ledger": evidence.ledger(results),
         "clients": {name: _clients(results, name) for name in client_names},
         "splits": [_split(split) for split in splits(results)],

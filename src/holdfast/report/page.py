@@ -29,6 +29,7 @@ _SCRIPTS = (
     "classes",
     "drift",
     "confidence",
+    "privacy",
     "sweep",
     "clients",
     "splits",

@@ -83,6 +83,7 @@ function build() {
   buildClasses();
   buildDrift();
   buildConfidence();
+  buildPrivacy();
   buildLedger();
   buildSplits();
   buildControls();
