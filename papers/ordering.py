@@ -17,7 +17,8 @@ Draws = Mapping[str, Sequence[float | None]]  # ours, of every draw
 def verdict(paper: Numbers, found: Draws) -> Verdict:
     """Of the methods that were run.
 
-    Pairs of methods whose numbers in the paper are within `NEAR` of each other may stand either way.
+    Pairs of methods whose numbers in the paper, or here, are within `NEAR` of each other are ties, and may
+    stand either way.
     """
     means = {m: mean(values) for m, values in found.items() if values and m in paper}
     if len(means) < 2:
@@ -28,7 +29,21 @@ def verdict(paper: Numbers, found: Draws) -> Verdict:
 
 
 def out_of_order(paper: Numbers, found: Draws) -> list[tuple[str, str]]:
-    """Pairs of methods of whom the paper has the first ahead, and here the second is."""
+    """Pairs of methods of whom the paper has the first ahead, and here the second is, neither by little."""
+    return [(a, b) for a, b in _turned(paper, found) if not _is_tie(found[a], found[b])]
+
+
+def ties(paper: Numbers, found: Draws) -> list[tuple[str, str]]:
+    """Pairs of which the same is so, but here by so little that they are not told apart."""
+    return [(a, b) for a, b in _turned(paper, found) if _is_tie(found[a], found[b])]
+
+
+def _is_tie(one: Sequence[float | None], other: Sequence[float | None]) -> bool:
+    less, more = sorted((mean(one), mean(other)))
+    return more <= less * (1 + NEAR)
+
+
+def _turned(paper: Numbers, found: Draws) -> list[tuple[str, str]]:
     means = {m: mean(values) for m, values in found.items() if values and m in paper}
     return [
         (a, b)
@@ -36,6 +51,31 @@ def out_of_order(paper: Numbers, found: Draws) -> list[tuple[str, str]]:
         for b in means
         if paper[a] * (1 + NEAR) < paper[b] and means[a] > means[b]
     ]
+
+
+def unlike(paper: Numbers, found: Draws, names: Mapping[str, str]) -> str:
+    """Which methods stand another way round than in the paper, and which are not told apart; in words."""
+    turned = out_of_order(paper, found)
+    said = ", ".join(_pair(found, names, a, b, "before") for a, b in turned)
+    tied = ", ".join(_pair(found, names, a, b, "and") for a, b in ties(paper, found))
+    return " ".join(
+        part
+        for part in (
+            said and f"Here {said}, which the paper has the other way round.",
+            tied and f"Not told apart here: {tied}.",
+        )
+        if part
+    )
+
+
+def _pair(found: Draws, names: Mapping[str, str], a: str, b: str, word: str) -> str:
+    """The one that is ahead here first."""
+    return f"{names[b]} {word} {names[a]} ({_figure(found[b])} and {_figure(found[a])})"
+
+
+def _figure(values: Sequence[float | None]) -> str:
+    found = mean(values)
+    return f"{found:.0f}" if np.isfinite(found) else "not reached"
 
 
 def mean(values: Sequence[float | None]) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 import holdfast as hf
 from holdfast.config import build
 from holdfast.config.file import put, read
-from papers.ordering import Numbers, mean_told, out_of_order
+from papers.ordering import Numbers, mean_told
 from papers.study import Asked
 
 HERE = Path(__file__).parent
@@ -95,15 +95,6 @@ def printed(paper: Numbers, cap: int) -> str:
 def told(found: Mapping[str, Sequence[float | None]], caps: Mapping[str, int]) -> str:
     """Ours of all methods in a line: the mean over draws, its deviation, and how many draws."""
     return " / ".join(f"{NAMES[m]} {mean_told(found[m], caps[m])}" for m in METHODS if found.get(m))
-
-
-def unlike(paper: Numbers, found: Mapping[str, Sequence[float | None]]) -> str:
-    """Which methods stand another way round than in the paper, in words; empty where none do."""
-    pairs = out_of_order(paper, found)
-    if not pairs:
-        return ""
-    said = ", ".join(f"{NAMES[b]} before {NAMES[a]}" for a, b in pairs)
-    return f"Here {said}, which the paper has the other way round."
 
 
 def missing(found: Mapping[str, Sequence[float | None]]) -> str:

@@ -134,7 +134,7 @@ def rows(found: Found) -> list[Row]:
         ours = of(found, kind)
         verdict = ordering.verdict(paper, ours)
         run = verdict is not Verdict.NOT_RUN
-        why = [runs.unlike(paper, ours), runs.missing(ours)]
+        why = [ordering.unlike(paper, ours, NAMES), runs.missing(ours)]
         made.append(
             Row(
                 "table 6",

@@ -136,7 +136,7 @@ def rows(setting: Setting, found: Found) -> list[Row]:
         verdict = ordering.verdict(paper, ours)
         if verdict is Verdict.AGREES and setting.elsewhere:
             verdict = Verdict.ORDER
-        why = [runs.unlike(paper, ours), setting.why.get(target, ""), runs.missing(ours)]
+        why = [ordering.unlike(paper, ours, NAMES), setting.why.get(target, ""), runs.missing(ours)]
         run = verdict is not Verdict.NOT_RUN
         made.append(
             Row(

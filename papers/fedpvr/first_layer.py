@@ -132,12 +132,12 @@ def measure(values: dict[str, Any], split: int, *, asked: Asked, folder: Path) -
     ends = []
     for first in range(len(found) + 1):
         mask = mask_from(found, first, diversity).parameters
-        run = hf.simulate(
-            hf.algorithms.fedpvr(mask), given.model, clients, given.local, given.rounds,
-            cohort=cohort, seed=split, evaluate=hf.evaluate.on(test), progress=False,
-            checkpoint=hf.Checkpoint(folder / str(first), every=10),
-        )  # fmt: skip
-        curve = [float(v) if np.isfinite(v) else None for v in run.history["accuracy"]]
+        masked = dataclasses.replace(
+            waiting, algorithm=hf.algorithms.fedpvr(mask), evaluate=hf.evaluate.on(test)
+        )
+        # Correcting too many layers may diverge, which is a result and ends no study.
+        history, _ = runs.carried_out(masked, given.rounds, folder / str(first))
+        curve = runs.measurements(history, given.rounds)["accuracy"]
         ends.append(runs.last(curve, LAST))
     return {
         "layers": [layer.name for layer in found],

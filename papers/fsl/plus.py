@@ -176,20 +176,12 @@ def _final(setting: Setting, found: Found) -> Row:
 
 def _unlike(paper: ordering.Numbers, ours: ordering.Draws) -> str:
     """Which methods stand the other way round, by how much and on how many draws."""
-    pairs = ordering.out_of_order(paper, ours)
-    if not pairs:
-        return ""
-    said = ", ".join(
-        f"{NAMES[b]} before {NAMES[a]} ({_mean(ours[b])} and {_mean(ours[a])})" for a, b in pairs
-    )
+    said = ordering.unlike(paper, ours, NAMES)
     draws = min(len(values) for values in ours.values() if values)
-    so_far = "" if draws == len(DRAWS) else f" {draws} of {len(DRAWS)} draws were run so far."
-    return f"Here {said}, which the paper has the other way round.{so_far}"
-
-
-def _mean(values: Sequence[float | None]) -> str:
-    mean = ordering.mean(values)
-    return f"{mean:.0f}" if np.isfinite(mean) else "not reached"
+    so_far = (
+        f"{draws} of {len(DRAWS)} draws were run so far." if said and draws < len(DRAWS) else ""
+    )
+    return f"{said} {so_far}".strip()
 
 
 def _shares(paper: ordering.Numbers, ours: ordering.Draws) -> str:
