@@ -119,8 +119,8 @@ class Study:
     Args:
         name: the paper's folder and the study's module, such as `feddyn/table2`.
         title: one line.
-        needs: real data sets it reads from `Asked.data`, by the names of `hf.data` loaders; none of them when
-            it is quick.
+        needs: real data sets it reads from `Asked.data`, by the names of `hf.data` loaders, or of the folder
+            where there is no loader; none of them when it is quick.
         searched: what was searched for each method, over which values, judged on which data.
         cells: what is run; making the list must cost nothing, since the list of studies asks for it.
         rows: the dossier's rows of what was found. With cells missing it has the same rows: what is told of

@@ -224,16 +224,6 @@ def _search_mean(found: Found, rate: float) -> float:
     return float(np.mean([found[f"search-{rate:g}"][m]["auc"] or 0 for m in MIXED]))
 
 
-def ends(found: Found, names: Sequence[str], field: str = "auc") -> dict[str, list[float]]:
-    """The last value of each draw."""
-    return {n: [curve[-1] for curve in runs.draws(found, n, field)] for n in names}
-
-
-def areas(found: Found, names: Sequence[str], field: str = "loss") -> dict[str, list[float]]:
-    """The mean over all rounds of each draw: how fast it came down."""
-    return {n: [runs.mean(curve) for curve in runs.draws(found, n, field)] for n in names}
-
-
 def rows(found: Found) -> list[Row]:
     """Figures 1, 2, 4, 7, 8 and 9, and table 4."""
     return [
@@ -258,7 +248,7 @@ def _row(place: str, what: str, paper: str, told: str, verdict: Verdict, why: st
 
 def _reaches(found: Found) -> Row:
     """Agrees where the three end within `NEAR` of the oracle, above 0.95, and federated training below."""
-    last = ends(found, METHODS)
+    last = runs.ends(found, METHODS, "auc")
     what = (
         "figure 1",
         "smiles, AUC after the last round",
@@ -277,7 +267,11 @@ def _reaches(found: Found) -> Row:
     why = f"More than {NEAR} behind the oracle: {', '.join(behind)}." if behind else ""
     if not high:
         why += f" The oracle itself has {oracle:.3f} here: the faces are others, and fewer."
-    later = {m: v for m, v in ends(found, [f"{m}_longer" for m in (*MIXED, ORACLE)]).items() if v}
+    later = {
+        m: v
+        for m, v in runs.ends(found, [f"{m}_longer" for m in (*MIXED, ORACLE)], "auc").items()
+        if v
+    }
     if later:
         told = runs.of_methods({NAMES[m.removesuffix("_longer")]: v for m, v in later.items()})
         why += f" After {LONGER} rounds: {told}."
@@ -287,7 +281,7 @@ def _reaches(found: Found) -> Row:
 
 def _speed(found: Found) -> Row:
     """The order of the mean loss over all rounds."""
-    area = areas(found, MIXED)
+    area = runs.areas(found, MIXED)
     what = (
         "figure 2",
         "smiles, loss by round",
@@ -320,7 +314,9 @@ def _dissimilarity(found: Found) -> list[Row]:
 def _sweep(found: Found, method: str) -> dict[int, list[float]]:
     full = ONE_WAY_BATCH if method == ONE_WAY else CENTRAL_BATCH
     names = {b: f"{method}_batch{b}" for b in BATCHES} | {full: method}
-    return {b: last for b, name in names.items() if (last := areas(found, [name], "auc")[name])}
+    return {
+        b: last for b, name in names.items() if (last := runs.areas(found, [name], "auc")[name])
+    }
 
 
 def _told_sweep(sweep: Mapping[int, Sequence[float]]) -> str:
@@ -365,7 +361,7 @@ def _two_way_batches(found: Found) -> Row:
 
 def _steps_of(found: Found, method: str) -> dict[int, list[float]]:
     names = {s: method if s == STEPS else f"{method}_steps{s}" for s in STEPS_TRIED}
-    return {s: area for s, n in names.items() if (area := areas(found, [n])[n])}
+    return {s: area for s, n in names.items() if (area := runs.areas(found, [n])[n])}
 
 
 def _trade(found: Found) -> Row:
@@ -422,7 +418,7 @@ def table(found: Found) -> str:
         curves = runs.draws(found, method, "auc")
         if curves:
             half = [runs.told([c[round(len(c) * s) - 1] for c in curves]) for s in (0.2, 0.5, 1)]
-            rest = [runs.told(ends(found, [method], f)[method]) for f in ("accuracy", "loss")]
+            rest = [runs.told(runs.ends(found, [method], f)[method]) for f in ("accuracy", "loss")]
             lines.append(f"| {NAMES[method]} | {' | '.join([*half, *rest])} |")
     there = [r for r in RATES if f"search-{r:g}" in found]
     if there:
@@ -462,7 +458,7 @@ def figure(found: Found, path: Path) -> None:
 STUDY = Study(
     "mixed/imbalance",
     "Smiling faces on clients, the others at the server",
-    needs=(),
+    needs=("smiles",),
     searched="the step size, 0.03, 0.1, 0.3 and 1, by the mean AUC of the three mixed methods on validation "
     "faces after 100 rounds, on the first draw; all methods have the same, as in the paper. All else is the "
     "paper's (tables 5 and 6).",

@@ -11,7 +11,7 @@ import jax.flatten_util
 import numpy as np
 
 import holdfast as hf
-from papers.study import Row, Values, Verdict
+from papers.study import Found, Row, Values, Verdict
 
 FEDERATED, CENTRAL, ORACLE = "federated", "central", "oracle"
 PARALLEL, ONE_WAY, TWO_WAY = "parallel", "one_way", "two_way"
@@ -100,10 +100,20 @@ def count(draws: int) -> str:
     return "1 draw" if draws == 1 else f"{draws} draws"
 
 
-def draws(found: Mapping[str, Mapping[str, Any]], start: str, field: str) -> list[Any]:
+def draws(found: Found, start: str, field: str) -> list[Any]:
     """A field of the cells `<start>-0`, `<start>-1`, ... that were run."""
     names = sorted(n for n in found if n.rpartition("-")[0] == start)
     return [found[n][field] for n in names]
+
+
+def ends(found: Found, names: Sequence[str], field: str) -> dict[str, list[float]]:
+    """The last value of each draw, by the name of its cells."""
+    return {n: [curve[-1] for curve in draws(found, n, field)] for n in names}
+
+
+def areas(found: Found, names: Sequence[str], field: str = "loss") -> dict[str, list[float]]:
+    """The mean over all rounds of each draw: how fast it came down."""
+    return {n: [mean(curve) for curve in draws(found, n, field)] for n in names}
 
 
 def rounds_of(run: hf.Run, name: str) -> list[int]:

@@ -5,7 +5,7 @@ import functools
 import gzip
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -300,16 +300,6 @@ def chosen(found: Found, method: str) -> float | None:
     )
 
 
-def ends(found: Found, names: Sequence[str], field: str = "accuracy") -> dict[str, list[float]]:
-    """The last value of each draw."""
-    return {n: [curve[-1] for curve in runs.draws(found, n, field)] for n in names}
-
-
-def areas(found: Found, names: Sequence[str], field: str = "loss") -> dict[str, list[float]]:
-    """The mean over all rounds of each draw."""
-    return {n: [runs.mean(curve) for curve in runs.draws(found, n, field)] for n in names}
-
-
 def _row(what: tuple[str, str, str], told: str, verdict: Verdict, why: str = "") -> Row:
     return Row(*what, told, SCALE, DATA, verdict, why) if told else Row(*what)
 
@@ -329,7 +319,7 @@ def rows(found: Found) -> list[Row]:
 
 def _mixture(found: Found) -> Row:
     """Order agrees where the three are within `NEAR` of the oracle and federated training alone is not."""
-    last = ends(found, METHODS)
+    last = runs.ends(found, METHODS, "accuracy")
     what = (
         "figure 1",
         "language model, accuracy on both sources at the end",
@@ -350,7 +340,7 @@ def _mixture(found: Found) -> Row:
 
 def _alike(found: Found) -> Row:
     """Order agrees where the mean losses of the three are within 3 % of each other."""
-    area = areas(found, MIXED)
+    area = runs.areas(found, MIXED)
     what = ("figure 2", "language model, loss by round", "all three converge the same")
     if not all(area.values()):
         return Row(*what)
@@ -370,7 +360,7 @@ def _dissimilarity(found: Found) -> list[Row]:
 
 def _source(found: Found, source: str) -> Row:
     """Order agrees where all three beat federated training alone on Wikipedia; on posts, are within 0.03."""
-    last = ends(found, METHODS, f"{source}_accuracy")
+    last = runs.ends(found, METHODS, f"{source}_accuracy")
     own = source == "posts"
     what = (
         "figure 5",
@@ -395,7 +385,7 @@ def _trade(found: Found) -> Row:
         "more and smaller steps never hurt, and often help",
     )
     by = {
-        m: {s: areas(found, [n])[n] for s in STEPS_TRIED for n in [_steps_name(m, s)]}
+        m: {s: runs.areas(found, [n])[n] for s in STEPS_TRIED for n in [_steps_name(m, s)]}
         for m in MIXED
     }
     if not all(value for one in by.values() for value in one.values()):
@@ -421,7 +411,7 @@ def _steps_name(method: str, steps: int) -> str:
 def _faster(found: Found) -> Row:
     """Order agrees where the three end within 0.02 of each other."""
     names = {f"{PARALLEL}_faster": PARALLEL, f"{ONE_WAY}_faster": ONE_WAY, TWO_WAY: TWO_WAY}
-    last = ends(found, list(names))
+    last = runs.ends(found, list(names), "accuracy")
     what = (
         "figure 11",
         "language model, parallel training and 1-way transfer with three times 2-way's step size: accuracy",
@@ -443,7 +433,7 @@ def _forgets(found: Found) -> Row:
         "transfer learning, switched in the middle: accuracy on both sources at the end",
         "the source trained on first is forgotten; parallel training is ahead",
     )
-    last = ends(found, [*TRANSFERS, PARALLEL])
+    last = runs.ends(found, [*TRANSFERS, PARALLEL], "accuracy")
     if not all(last.values()):
         return Row(*what)
     lost = {}
@@ -469,7 +459,7 @@ def table(found: Found) -> str:
     for method in (*METHODS, *TRANSFERS):
         if runs.draws(found, method, "accuracy"):
             fields = ("posts_accuracy", "wikipedia_accuracy", "accuracy", "loss")
-            told = [runs.told(ends(found, [method], field)[method]) for field in fields]
+            told = [runs.told(runs.ends(found, [method], field)[method]) for field in fields]
             rate = f"{RATE.get(method, RATE[PARALLEL]):g}"
             lines.append(f"| {(TRANSFERS | NAMES)[method]} | {rate} | {' | '.join(told)} |")
     there = [m for m in MIXED if chosen(found, m) is not None]
@@ -512,7 +502,7 @@ def figure(found: Found, path: Path) -> None:
 STUDY = Study(
     "mixed/text",
     "Posts on clients, Wikipedia at the server: the next character",
-    needs=(),
+    needs=("text",),
     searched="the step size of each mixed method, 1, 2, 4 and 8, by accuracy on validation authors and "
     f"articles after {SEARCH_ROUNDS} rounds of the first draw; the others have parallel training's. "
     "Gradients are not clipped; the paper clips them.",

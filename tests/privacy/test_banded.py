@@ -1,5 +1,8 @@
 """Noise that later rounds take back: what it is, what it spends, which cohorts it is for."""
 
+import dataclasses
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -162,6 +165,85 @@ def test_server_states_are_the_mean_of_client_states_and_all_noise(name):
     assert np.abs(added - sum(fresh) / 2).max() > 1e-2
 
 
+def test_what_a_client_moves_is_bound_whatever_the_signs():
+    """Of coefficients and of its replies: never less than the worst of all directions, by trying them."""
+    cohorts = [np.array([0])] * 5
+    for coefficients in ((0.8, 0.6), (0.8, -0.6), (0.7, -0.5, 0.5)):
+        whole = np.linalg.inv(inverse(coefficients, 5))
+        signs = np.array(list(itertools.product((-1.0, 1.0), repeat=5)))
+        worst = np.linalg.norm(signs @ whole.T, axis=1).max()
+        assert moved(coefficients, cohorts)[-1] >= worst * (1 - 1e-12)
+    assert moved((0.8, 0.6), cohorts)[-1] == pytest.approx(
+        np.linalg.norm(np.linalg.inv(inverse((0.8, 0.6), 5)).sum(axis=1))
+    )
+
+
+PAIRS = {
+    "plain": (hf.Wire(), LOCAL),
+    "packed": (hf.wires.Compressed(hf.wires.Natural()), LOCAL),
+    "downlink": (hf.wires.Downlink(hf.Wire(), hf.wires.Natural()), LOCAL),
+    "momentum and decay": (
+        hf.Wire(),
+        hf.Local(learning_rate=0.1, steps=2, batch_size=4, momentum=0.9, weight_decay=1e-3),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_one_band_is_independent_noise(name):
+    """Beside every wire that noise goes with; where everybody comes, by two accounts."""
+    wire, local = PAIRS[name]
+    made = []
+    for correlated in (None, hf.privacy.Banded(bands=1)):
+        algorithm = hf.algorithms.feddyn(0.1, weighting="examples")
+        private = hf.privacy.Gaussian(
+            clip=0.5,
+            delta=1e-3,
+            noise_multiplier=0.1,
+            max_examples=10,
+            mean_examples=8,
+            correlated=correlated,
+        ).beside(dataclasses.replace(algorithm, wire=wire))
+        model = hf.models.softmax_regression(classes=3)
+        made.append(hf.simulate(private, model, clients(), local, rounds=3, seed=2))
+    for a, b in zip(*(jax.tree.leaves(run.params) for run in made), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-6)
+    np.testing.assert_allclose(made[0].history["epsilon"], made[1].history["epsilon"], rtol=1e-9)
+
+
+def test_masks_and_the_servers_own_data_go_with_it():
+    """FedPVR's upload is bounded and noised with delta; a server that learns counts by a number."""
+    for algorithm in (hf.algorithms.fedpvr(["classifier"]), hf.algorithms.fedavg_plus(gamma=0.5)):
+        private = hf.privacy.Gaussian(
+            clip=0.5, delta=1e-3, noise_multiplier=0.1, correlated=FOUR
+        ).beside(dataclasses.replace(algorithm, weighting="uniform"))
+        needs = hf.Need.SERVER_DATA in algorithm.rule.traits.needs
+        done = hf.simulate(
+            private,
+            hf.models.softmax_regression(classes=3),
+            clients(),
+            LOCAL,
+            rounds=4,
+            cohort=IN_TURN,
+            server=hf.Server(clients()[0], LOCAL) if needs else None,
+        )
+        assert all(np.isfinite(p).all() for p in jax.tree.leaves(done.params))
+        (past,) = done.state.server.wire.past
+        payload = done.simulation.setup.template.payload
+        shapes = [a.shape for a in jax.tree.leaves(payload)]
+        assert [a.shape for a in jax.tree.leaves(past)] == shapes
+
+
+def test_bands_unless_told():
+    assert hf.privacy.Banded().bands_for(5) == 5
+    assert hf.privacy.Banded().bands_for(500) == 16
+    assert FOUR.bands_for(500) == 2
+    # Nobody comes back within the run, so any number of bands will do.
+    alone = hf.cohorts.schedule([[k] for k in range(4)])
+    done = run(private(correlated=hf.privacy.Banded(bands=8, separation=9)), cohort=alone)
+    assert len(done.simulation.setup.algorithm.wire.correlated.coefficients) == 4
+
+
 def test_conformance():
     """Where everybody always comes it is independent noise, by the same path."""
     report = check(private(correlated=hf.privacy.Banded(), rounds=100))
@@ -183,6 +265,11 @@ REFUSED = [
         {"cohort": hf.cohorts.everyone()},
         "after 1 round",
     ),
+    (
+        {"correlated": hf.privacy.Banded(coefficients=(0.8, 0.5, 0.3))},
+        {},
+        "bands=3, and client . comes back after 2",
+    ),
     ({}, {"cohort": hf.cohorts.bernoulli(0.5)}, "which Bernoulli draws by lot"),
     ({}, {"cohort": hf.cohorts.schedule([[0, 1], [2]])}, "rounds of 1 to 2 clients"),
     ({"correlated": None}, {}, "a schedule takes correlated=hf.privacy.Banded"),
@@ -199,5 +286,12 @@ def test_numbers_that_are_none_are_refused():
     for value in (0, 1.5, True):
         with pytest.raises(hf.HoldfastError, match="give a whole number of rounds, from 1"):
             hf.privacy.Banded(bands=value)
+    for value in ((), (0.0, 1.0), (1.0, float("nan")), [1.0], "ab"):
+        with pytest.raises(
+            hf.HoldfastError, match="give a tuple of finite numbers, the first above 0"
+        ):
+            hf.privacy.Banded(coefficients=value)
+    with pytest.raises(hf.HoldfastError, match="3 of them"):
+        hf.privacy.Banded(bands=3, coefficients=(0.8, 0.6))
     with pytest.raises(hf.HoldfastError, match="not for how many rounds"):
         next(hf.rounds(private(), STILL, clients(), LOCAL, cohort=IN_TURN))

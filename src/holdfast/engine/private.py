@@ -134,17 +134,18 @@ def _correlated(
         )
     cohorts = known_cohorts(cohort, able, own.rounds)
     found, client = separation_of(cohorts)
-    least = max(banded.bands or 1, banded.separation or 1)
-    if found < least:
-        asked = "bands" if least == banded.bands else "separation"
+    bands = banded.bands_for(found)
+    least = max(bands, banded.separation or 1)
+    if client is not None and found < least:
+        asked = "bands" if least == bands else "separation"
         raise HoldfastError(
             f"Banded: {asked}={least}, and client {client} comes back after {found} "
             f"{'round' if found == 1 else 'rounds'}; give at most {found}, or cohorts in which clients come "
             f"back later.",
             about=(asked,),
         )
-    coefficients = banded.coefficients or coefficients_for(banded.bands or found, own.rounds)
-    whole = dataclasses.replace(banded, coefficients=coefficients)
+    coefficients = banded.coefficients or coefficients_for(bands, own.rounds)
+    whole = dataclasses.replace(banded, bands=len(coefficients), coefficients=coefficients)
     size = len(cohorts[0])
     scheme = Scheme("planned", len(able), size / len(able), moved(coefficients, cohorts))
     return dataclasses.replace(own, correlated=whole), scheme

@@ -1,5 +1,6 @@
 """Noise that later rounds take back: correlated between rounds, for clients that come seldom and in turn."""
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +14,8 @@ from holdfast.trees import Tree
 
 # Of what is optimised, so that every machine finds the same.
 _DIGITS = 5
+# Bands unless told: the server remembers as many means, and more of them gain little.
+_BANDS = 16
 
 
 class Banded(Struct):
@@ -28,9 +31,11 @@ class Banded(Struct):
     them secret. With b = 1 it is independent noise. The server remembers b - 1 means.
 
     Args:
-        bands: b; unless given, as many rounds as lie between two of the client that comes back soonest.
+        bands: b; unless given, as many rounds as lie between two of the client that comes back soonest, and
+            at most 16.
         separation: so many rounds must lie between two of any client; checked against the cohort if given.
-        coefficients: $c_0, c_1, \dots$; found when the run begins, by jax-privacy, for its rounds.
+        coefficients: $c_0, c_1, \dots$; unless given, found when the run begins, by jax-privacy, for its
+            rounds.
 
     Example:
         >>> import holdfast as hf
@@ -56,6 +61,24 @@ class Banded(Struct):
                     f"Banded: {name}={value!r}; give a whole number of rounds, from 1.",
                     about=(name,),
                 )
+        if self.coefficients is not None and not self._fits(self.coefficients):
+            raise HoldfastError(
+                f"Banded: coefficients={self.coefficients!r}; give a tuple of finite numbers, the first "
+                f"above 0{'' if self.bands is None else f', {self.bands} of them'}, or leave them to be found.",
+                about=("coefficients",),
+            )
+
+    def _fits(self, given: Any) -> bool:
+        numbers = isinstance(given, tuple) and all(isinstance(c, int | float) for c in given)
+        if not numbers or len(given) != (self.bands or len(given)) or not given:
+            return False
+        return bool(np.isfinite(given).all() and given[0] > 0)
+
+    def bands_for(self, separation: int) -> int:
+        """How many it has where clients come back after so many rounds."""
+        if self.coefficients is not None:
+            return len(self.coefficients)
+        return self.bands or min(separation, _BANDS)
 
     def after(self, fresh: Tree, past: Tree) -> tuple[Tree, Tree]:
         """The noise of a round and what is remembered of it, from fresh noise and the rounds before."""
@@ -90,18 +113,19 @@ class Fresh(NamedTuple):
     noise: Tree
 
 
-def separation_of(cohorts: list[np.ndarray]) -> tuple[int, int]:
-    """After how many rounds the client that comes back soonest does, and which one; of the run, if none."""
+def separation_of(cohorts: list[np.ndarray]) -> tuple[int, int | None]:
+    """After how many rounds the client that comes back soonest does, and which; all rounds if none does."""
     last: dict[int, int] = {}
-    found = len(cohorts), -1
+    found: list[tuple[int, int]] = []
     for t, clients in enumerate(cohorts):
         for client in clients.tolist():
             if client in last:
-                found = min(found, (t - last[client], client))
+                found.append((t - last[client], client))
             last[client] = t
-    return found
+    return min(found, default=(len(cohorts), None))
 
 
+@functools.lru_cache(maxsize=64)
 def coefficients_for(bands: int, rounds: int) -> tuple[float, ...]:
     """Those with which the models of so many rounds have the least noise, by jax-privacy."""
     if bands == 1:
@@ -120,9 +144,10 @@ def coefficients_for(bands: int, rounds: int) -> tuple[float, ...]:
 def moved(coefficients: tuple[float, ...], cohorts: list[np.ndarray]) -> tuple[float, ...]:
     """What a client moves all rounds up to each by, over what it moves one reply by: the most of any.
 
-    A client that comes in rounds P, each time by at most one, moves the rows of the matrix by at most the
-    norm of the sum of its columns P, since no coefficient is negative.
+    A client that comes in rounds P, each time by at most one and in any direction, moves the rows of the
+    matrix by at most the norm of the sum of its columns P without their signs.
     """
+    sizes = np.abs(coefficients)
     rounds = len(cohorts)
     came: dict[int, list[int]] = {}
     for t, clients in enumerate(cohorts):
@@ -133,7 +158,7 @@ def moved(coefficients: tuple[float, ...], cohorts: list[np.ndarray]) -> tuple[f
         rows = np.zeros(rounds)
         for t in pattern:
             width = min(len(coefficients), rounds - t)
-            rows[t : t + width] += coefficients[:width]
+            rows[t : t + width] += sizes[:width]
         most = np.maximum(most, np.sqrt(np.cumsum(rows**2)))
     return tuple(most.tolist())
 
