@@ -175,10 +175,11 @@ NOTES = [
     "| 2.92 | 1.12 | 60 | 96.6 % |",
     "| 9.74 | 0.6 | 30 | 97.3 % |",
     "",
-    "Those are of a convolutional network and 10 to 60 epochs, the tables above of a linear model, of clients "
-    "with many examples and of 50 rounds, so figures are not to be compared. Published figures of FedAvg with "
-    "client-level privacy that we know are of other data with many more clients (McMahan et al. 2018; Andrew "
-    "et al. 2021); of SCAFFOLD and FedDyn with client-level privacy we know none.",
+    "Those are of a convolutional network and 10 to 60 epochs, the tables above of a linear model, of"
+    " clients with many examples and of 50 rounds, so figures are not to be compared. Published "
+    "figures of FedAvg with client-level privacy that we know are of other data with many more "
+    "clients (McMahan et al. 2018; Andrew et al. 2021); of SCAFFOLD and FedDyn with client-level "
+    "privacy we know none.",
 ]
 
 

@@ -62,9 +62,10 @@ class Banded(Struct):
                     about=(name,),
                 )
         if self.coefficients is not None and not self._fits(self.coefficients):
+            count = "" if self.bands is None else f", {self.bands} of them"
             raise HoldfastError(
                 f"Banded: coefficients={self.coefficients!r}; give a tuple of finite numbers, the first "
-                f"above 0{'' if self.bands is None else f', {self.bands} of them'}, or leave them to be found.",
+                f"above 0{count}, or leave them to be found.",
                 about=("coefficients",),
             )
 
